@@ -1,0 +1,46 @@
+// Scalar functions of both machines, overloaded on float and double.
+#pragma once
+#include "platform.h"
+
+namespace gk {
+
+constexpr bool IS_FLOAT = sizeof(real) == 4;
+constexpr real EPSILON = IS_FLOAT ? real(1.1920929e-7) : real(2.220446049250313e-16);  // distance from 1 to the next number
+constexpr real INFINITE = IS_FLOAT ? real(3.4e38) : real(1.7e308);  // a bound that no finite mesh reaches
+constexpr real TINY = IS_FLOAT ? real(1e-37) : real(1e-300);        // keeps a quotient finite without changing a sum
+constexpr double PI = 3.14159265358979323846;
+
+GK_FN float min(float a, float b) { return a < b ? a : b; }
+GK_FN double min(double a, double b) { return a < b ? a : b; }
+GK_FN int min(int a, int b) { return a < b ? a : b; }
+GK_FN float max(float a, float b) { return a > b ? a : b; }
+GK_FN double max(double a, double b) { return a > b ? a : b; }
+GK_FN int max(int a, int b) { return a > b ? a : b; }
+
+#if GK_GPU
+GK_FN float abs(float a) { return ::fabsf(a); }
+GK_FN double abs(double a) { return ::fabs(a); }
+GK_FN float sqrt(float a) { return ::sqrtf(a); }
+GK_FN double sqrt(double a) { return ::sqrt(a); }
+GK_FN double atan2(double y, double x) { return ::atan2(y, x); }
+GK_FN double acos(double a) { return ::acos(a); }
+GK_FN uint bits_of(float a) { return __float_as_uint(a); }
+GK_FN uint64 bits_of(double a) { return (uint64)__double_as_longlong(a); }
+GK_FN int lowest_bit(uint a) { return __ffs((int)a) - 1; }
+GK_FN int leading_zeros(uint64 a) { return __clzll((long long)a); }
+#else
+GK_FN float abs(float a) { return __builtin_fabsf(a); }
+GK_FN double abs(double a) { return __builtin_fabs(a); }
+GK_FN float sqrt(float a) { return __builtin_sqrtf(a); }
+GK_FN double sqrt(double a) { return __builtin_sqrt(a); }
+GK_FN double atan2(double y, double x) { return __builtin_atan2(y, x); }
+GK_FN double acos(double a) { return __builtin_acos(a); }
+GK_FN uint bits_of(float a) { uint u; __builtin_memcpy(&u, &a, 4); return u; }
+GK_FN uint64 bits_of(double a) { uint64 u; __builtin_memcpy(&u, &a, 8); return u; }
+GK_FN int lowest_bit(uint a) { return __builtin_ctz(a); }
+GK_FN int leading_zeros(uint64 a) { return a ? __builtin_clzll(a) : 64; }
+#endif
+
+GK_FN real clamp(real a, real lo, real hi) { return min(max(a, lo), hi); }
+
+}  // namespace gk

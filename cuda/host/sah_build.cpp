@@ -1,0 +1,495 @@
+// Top-down build of the tree by the surface area heuristic with binning (Wald 2007), on all cores.
+//
+// First a binary tree in implicit slots: the left child of a node is the next slot, the right child of a node that splits
+// off nl triangles is 2 nl slots on. So no two threads ever want the same slot and the tree does not depend on how many
+// there are. Large ranges are split one after another, each by all threads; the ranges below are then built in parallel.
+// Then the binary tree is folded into nodes of eight, level by level, opening the child of largest area first.
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "launch.h"
+#include "../spatial/bvh.h"
+
+namespace gk {
+namespace {
+
+typedef real Real4 __attribute__((vector_size(4 * sizeof(real))));
+typedef decltype(Real4{} < Real4{}) Mask4;
+
+// One instruction where four reals fit a register; the compiler does not find it by itself.
+template <class V> GK_FN V min4(V a, V b) {
+    if constexpr (sizeof(V) <= REGISTER) return min(a, b);
+    else return a < b ? a : b;
+}
+template <class V> GK_FN V max4(V a, V b) {
+    if constexpr (sizeof(V) <= REGISTER) return max(a, b);
+    else return a > b ? a : b;
+}
+
+// Integers ride in lane 3 of a box. The offset makes them, and all their differences and products, normal numbers:
+// arithmetic on denormals is a hundred times slower.
+constexpr int OFFSET = 0x30000000;
+inline real as_real(int i) {
+    real r = 0;
+    if (IS_FLOAT) i += OFFSET;
+    else r = 1;
+    std::memcpy(&r, &i, 4);
+    return r;
+}
+inline int as_int(real r) {
+    int i;
+    std::memcpy(&i, &r, 4);
+    return IS_FLOAT ? i - OFFSET : i;
+}
+
+struct Box {
+    Real4 lower, upper;
+    void add(Real4 lo, Real4 hi) { lower = min4(lower, lo), upper = max4(upper, hi); }
+    void add(const Box& b) { add(b.lower, b.upper); }
+    real half_area() const {
+        Real4 d = upper - lower;
+        return d[0] * d[1] + d[1] * d[2] + d[2] * d[0];
+    }
+};
+
+const Box NOTHING = {Real4{} + INFINITE, Real4{} - INFINITE};
+
+struct Reference { Real4 lower, upper; };  // a triangle's box; lower[3] is the face
+
+// lower[3]: slot of the right child, or first reference of a leaf; upper[3]: 0, or number of triangles of a leaf.
+struct Slot {
+    Real4 lower, upper;
+    bool leaf() const { return as_int(upper[3]) != 0; }
+    int right() const { return as_int(lower[3]); }
+    int first() const { return as_int(lower[3]); }
+    int count() const { return as_int(upper[3]); }
+};
+
+constexpr int BINS = 16, SMALL = 64, MEDIUM = 1 << 12, LARGE = 1 << 15, BLOCK = 1 << 13, MAX_BINARY_DEPTH = 48;
+
+struct Bin { Box box; int count; };
+
+// The map from a centroid (lower + upper) to a bin on each axis.
+struct Binning {
+    Real4 lower, scale;
+    int bins, first_axis, last_axis;
+
+    Binning(const Box& centroids, int bins, bool all_axes) : lower(centroids.lower), bins(bins) {
+        Real4 extent = centroids.upper - centroids.lower;
+        for (int k = 0; k < 4; ++k) scale[k] = k < 3 && extent[k] > 0 ? bins * real(0.99999) / extent[k] : 0;
+        first_axis = 0, last_axis = 3;
+        if (!all_axes) {
+            first_axis = extent[0] > extent[1] ? (extent[0] > extent[2] ? 0 : 2) : (extent[1] > extent[2] ? 1 : 2);
+            last_axis = first_axis + 1;
+        }
+    }
+    // r stays in memory: a lane of a register that is not known in advance is slow to read.
+    int bin(const Reference& r, int axis) const {
+        const real* box = (const real*)&r;
+        int k = int((box[axis] + box[4 + axis] - lower[axis]) * scale[axis]);
+        return k < 0 ? 0 : k >= bins ? bins - 1 : k;  // centroid bounds of large ranges are estimates
+    }
+};
+
+struct Bins {
+    Bin bin[3][BINS];
+
+    void clear(const Binning& g) {
+        for (int a = g.first_axis; a < g.last_axis; ++a)
+            for (int i = 0; i < g.bins; ++i) bin[a][i] = {NOTHING, 0};
+    }
+    // Counts on the one axis of g.
+    void fill(const Binning& g, const Reference* r, int n) {
+        // Two sets in turn, since consecutive triangles fall into the same bin and would wait for one another.
+        Bins other;
+        clear(g), other.clear(g);
+        int axis = g.first_axis;
+        Bin *even = bin[axis], *odd = other.bin[axis];
+        for (int i = 0; i < n; ++i) {
+            Bin& b = (i & 1 ? odd : even)[g.bin(r[i], axis)];
+            b.box.add(r[i].lower, r[i].upper);
+            ++b.count;
+        }
+        add(g, other);
+    }
+    void add(const Binning& g, const Bins& other) {
+        for (int a = g.first_axis; a < g.last_axis; ++a)
+            for (int i = 0; i < g.bins; ++i) {
+                bin[a][i].box.add(other.bin[a][i].box);
+                bin[a][i].count += other.bin[a][i].count;
+            }
+    }
+};
+
+inline int packets(int n) { return (n + WIDTH - 1) / WIDTH; }
+
+struct Split {
+    int axis = -1, bin = 0, left_count = 0;
+    Box left = NOTHING, right = NOTHING;
+
+    // The best plane between bins: least area times packets, summed over both sides. axis stays -1 if none separates.
+    Split(const Binning& g, const Bins& bins, int n) {
+        real best = INFINITE;
+        for (int a = g.first_axis; a < g.last_axis; ++a) {
+            if (!(g.scale[a] > 0)) continue;
+            const Bin* b = bins.bin[a];
+            real right_cost[BINS];
+            Box box = NOTHING;
+            int count = 0;
+            for (int i = g.bins - 1; i > 0; --i) {
+                box.add(b[i].box);
+                count += b[i].count;
+                right_cost[i] = count ? box.half_area() * packets(count) : 0;
+            }
+            box = NOTHING, count = 0;
+            for (int i = 1; i < g.bins; ++i) {
+                box.add(b[i - 1].box);
+                count += b[i - 1].count;
+                if (!count || count == n) continue;
+                real cost = box.half_area() * packets(count) + right_cost[i];
+                if (cost < best) best = cost, axis = a, bin = i, left = box, left_count = count;
+            }
+        }
+        if (axis >= 0)
+            for (int i = bin; i < g.bins; ++i) right.add(bins.bin[axis][i].box);
+    }
+};
+
+struct Range {
+    Reference *from, *to;  // the range's references, and the buffer that receives them when it is split
+    int begin, end, slot, depth;
+    Box centroids;
+};
+
+class Builder {
+  public:
+    std::unique_ptr<Slot[]> slots;
+    Reference* references;
+    std::unique_ptr<Reference[]> storage;
+
+    Builder(int n, const real* vertices, const int* faces, const double* center)
+        : slots(new Slot[2 * (size_t)n]), storage(new Reference[2 * (size_t)n]), n_(n) {
+        references = storage.get();
+        Box box = NOTHING, centroids = NOTHING;
+        bound(vertices, faces, center, box, centroids);
+        slots[0].lower = box.lower, slots[0].upper = box.upper;
+        // Split together what is large, then each alone what is medium, then build what is small.
+        std::vector<Range> medium, small;
+        split_large({references, references + n, 0, n, 0, 0, centroids}, medium);
+        std::vector<std::vector<Range>> part(medium.size());
+        parallel_for((int)medium.size(), 1, [&](int begin, int end) {
+            for (int i = begin; i < end; ++i) split_medium(medium[i], part[i]);
+        });
+        for (const auto& p : part) small.insert(small.end(), p.begin(), p.end());
+        parallel_for((int)small.size(), 1, [&](int begin, int end) {
+            for (int i = begin; i < end; ++i) build(small[i]);
+        });
+    }
+
+  private:
+    int n_;
+
+    void bound(const real* vertices, const int* faces, const double* center, Box& box, Box& centroids) {
+        int blocks = (n_ + BLOCK - 1) / BLOCK;
+        std::vector<Box> part(2 * blocks, NOTHING);
+        parallel_for(blocks, 1, [&](int first, int last) {
+            for (int b = first; b < last; ++b) {
+                Box all = NOTHING, mid = NOTHING;
+                for (int f = b * BLOCK, end = min(f + BLOCK, n_); f < end; ++f) {
+                    Box t = NOTHING;
+                    for (int k = 0; k < 3; ++k) {
+                        const real* v = vertices + 3 * (size_t)faces[3 * (size_t)f + k];
+                        Real4 p = {real(v[0] - center[0]), real(v[1] - center[1]), real(v[2] - center[2]), 0};
+                        t.add(p, p);
+                    }
+                    Real4 c = t.lower + t.upper;
+                    all.add(t), mid.add(c, c);
+                    t.lower[3] = as_real(f), t.upper[3] = as_real(0);
+                    references[f] = {t.lower, t.upper};
+                }
+                part[2 * b] = all, part[2 * b + 1] = mid;
+            }
+        });
+        for (int b = 0; b < blocks; ++b) box.add(part[2 * b]), centroids.add(part[2 * b + 1]);
+    }
+
+    void set_children(const Range& r, const Split& s, int middle) {
+        Slot& slot = slots[r.slot];
+        int right = r.slot + 2 * (middle - r.begin);
+        slot.lower[3] = as_real(right), slot.upper[3] = as_real(0);
+        slots[r.slot + 1].lower = s.left.lower, slots[r.slot + 1].upper = s.left.upper;
+        slots[right].lower = s.right.lower, slots[right].upper = s.right.upper;
+    }
+
+    // Bounds of the children's centroids: their boxes, cut by the parent's bounds and by the splitting plane. An estimate
+    // that is never too small, since Binning clamps.
+    void child_ranges(const Range& r, const Binning& g, const Split& s, int middle, Range& left, Range& right) {
+        int slot = r.slot + 2 * (middle - r.begin);
+        left = {r.to, r.from, r.begin, middle, r.slot + 1, r.depth + 1, NOTHING};
+        right = {r.to, r.from, middle, r.end, slot, r.depth + 1, NOTHING};
+        left.centroids.lower = max4(s.left.lower + s.left.lower, r.centroids.lower);
+        left.centroids.upper = min4(s.left.upper + s.left.upper, r.centroids.upper);
+        right.centroids.lower = max4(s.right.lower + s.right.lower, r.centroids.lower);
+        right.centroids.upper = min4(s.right.upper + s.right.upper, r.centroids.upper);
+        real plane = g.lower[s.axis] + s.bin / g.scale[s.axis];
+        left.centroids.upper[s.axis] = min(left.centroids.upper[s.axis], plane);
+        right.centroids.lower[s.axis] = max(right.centroids.lower[s.axis], plane);
+    }
+
+    // Ranges that all threads split together, in blocks of fixed size.
+    void split_large(const Range& r, std::vector<Range>& medium) {
+        int n = r.end - r.begin, blocks = (n + BLOCK - 1) / BLOCK;
+        if (n <= LARGE || r.depth > MAX_BINARY_DEPTH) {
+            medium.push_back(r);
+            return;
+        }
+        Binning g(r.centroids, BINS, false);
+        std::vector<Bins> part(blocks);
+        parallel_for(blocks, 1, [&](int first, int last) {
+            for (int b = first; b < last; ++b) part[b].fill(g, r.from + r.begin + b * BLOCK, min(BLOCK, n - b * BLOCK));
+        });
+        Bins bins = part[0];
+        for (int b = 1; b < blocks; ++b) bins.add(g, part[b]);
+        Split s(g, bins, n);
+        if (s.axis < 0) {
+            medium.push_back(r);
+            return;
+        }
+        int middle = r.begin + s.left_count;
+        std::vector<int> left(blocks + 1, r.begin), right(blocks + 1, middle);
+        for (int b = 0; b < blocks; ++b) {
+            int count = 0;
+            for (int i = 0; i < s.bin; ++i) count += part[b].bin[s.axis][i].count;
+            left[b + 1] = left[b] + count;
+            right[b + 1] = right[b] + min(BLOCK, n - b * BLOCK) - count;
+        }
+        parallel_for(blocks, 1, [&](int first, int last) {
+            for (int b = first; b < last; ++b) {
+                int l = left[b], h = right[b];
+                for (int i = r.begin + b * BLOCK, end = min(i + BLOCK, r.end); i < end; ++i) {
+                    bool is_left = g.bin(r.from[i], s.axis) < s.bin;
+                    r.to[is_left ? l : h] = r.from[i];
+                    l += is_left, h += !is_left;
+                }
+            }
+        });
+        set_children(r, s, middle);
+        Range a, b;
+        child_ranges(r, g, s, middle, a, b);
+        split_large(a, medium);
+        split_large(b, medium);
+    }
+
+    // One thread's split of a range that is still larger than SMALL. False if no plane separates it.
+    bool split(const Range& r, Range& a, Range& b) {
+        int n = r.end - r.begin;
+        Binning g(r.centroids, BINS, false);
+        Bins bins;
+        bins.fill(g, r.from + r.begin, n);
+        Split s(g, bins, n);
+        if (s.axis < 0) return false;
+        // Write every reference to both ends and keep one: no branch to mispredict.
+        int l = r.begin, h = r.end - 1;
+        for (int i = r.begin; i < r.end; ++i) {
+            bool is_left = g.bin(r.from[i], s.axis) < s.bin;
+            Reference x = r.from[i];
+            r.to[l] = x;
+            r.to[h] = x;
+            l += is_left, h -= !is_left;
+        }
+        set_children(r, s, l);
+        child_ranges(r, g, s, l, a, b);
+        return true;
+    }
+
+    void split_medium(const Range& r, std::vector<Range>& small) {
+        Range a, b;
+        if (r.end - r.begin <= MEDIUM || r.depth > MAX_BINARY_DEPTH || !split(r, a, b)) {
+            small.push_back(r);
+            return;
+        }
+        split_medium(a, small);
+        split_medium(b, small);
+    }
+
+    void build(const Range& r) {
+        Range a, b;
+        if (r.end - r.begin > SMALL && r.depth <= MAX_BINARY_DEPTH && split(r, a, b)) {
+            build(a);
+            build(b);
+            return;
+        }
+        if (r.from != references) std::memcpy((void*)(references + r.begin), r.from + r.begin, sizeof(Reference) * (r.end - r.begin));
+        Box centroids = NOTHING;
+        for (int i = r.begin; i < r.end; ++i) {
+            Real4 c = references[i].lower + references[i].upper;
+            centroids.add(c, c);
+        }
+        finish(r.begin, r.end, r.slot, r.depth, centroids);
+    }
+
+    // Small ranges: in place, all three axes, exact centroid bounds; halves where no plane separates or the tree is deep.
+    void finish(int begin, int end, int at, int depth, const Box& centroids) {
+        int n = end - begin;
+        Slot& slot = slots[at];
+        if (n <= WIDTH) {
+            slot.lower[3] = as_real(begin), slot.upper[3] = as_real(n);
+            return;
+        }
+        Binning g(centroids, min(BINS, 4 + n / 16), true);
+        Bins bins;
+        bins.clear(g);
+        for (int i = begin; i < end; ++i) {
+            Real4 lower = references[i].lower, upper = references[i].upper;
+            Mask4 k = __builtin_convertvector((lower + upper - g.lower) * g.scale, Mask4);
+            for (int a = 0; a < 3; ++a) {
+                Bin& b = bins.bin[a][k[a]];
+                b.box.add(lower, upper);
+                ++b.count;
+            }
+        }
+        Split s(g, bins, n);
+        Box left = NOTHING, right = NOTHING;  // of centroids
+        int middle = begin;
+        if (s.axis >= 0 && depth <= MAX_BINARY_DEPTH) {
+            int i = begin, j = end;
+            for (;;) {
+                for (; i < j && g.bin(references[i], s.axis) < s.bin; ++i) add_centroid(left, references[i]);
+                for (; i < j && g.bin(references[j - 1], s.axis) >= s.bin; --j) add_centroid(right, references[j - 1]);
+                if (i >= j) break;
+                std::swap(references[i], references[j - 1]);
+            }
+            middle = i;
+        } else {
+            middle = begin + n / 2;
+            s.left = s.right = NOTHING;
+            for (int i = begin; i < end; ++i) {
+                (i < middle ? s.left : s.right).add(references[i].lower, references[i].upper);
+                add_centroid(i < middle ? left : right, references[i]);
+            }
+        }
+        set_children({nullptr, nullptr, begin, end, at, depth, NOTHING}, s, middle);
+        finish(begin, middle, at + 1, depth + 1, left);
+        finish(middle, end, at + 2 * (middle - begin), depth + 1, right);
+    }
+
+    static void add_centroid(Box& box, const Reference& r) {
+        Real4 c = r.lower + r.upper;
+        box.add(c, c);
+    }
+};
+
+// One level of wide nodes: the slots that become the nodes of the level, in order.
+class Fold {
+  public:
+    Fold(const Builder& b, Node* nodes, int* leaf_faces, int* level_start)
+        : b_(b), nodes_(nodes), leaf_faces_(leaf_faces), level_start_(level_start) {}
+
+    int levels = 0, n_nodes = 0, n_packets = 0;
+
+    bool run() {
+        std::vector<int> level{0};
+        while (!level.empty()) {
+            if (levels > MAX_DEPTH) return false;
+            level_start_[levels++] = n_nodes;
+            level = fold(level);
+        }
+        level_start_[levels] = n_nodes;
+        return true;
+    }
+
+  private:
+    const Builder& b_;
+    Node* nodes_;
+    int *leaf_faces_, *level_start_;
+    static constexpr int BLOCK = 64;
+
+    struct Children { int slot[WIDTH], count = 0, inner = 0; };
+
+    Children children(int slot) const {
+        Children c;
+        c.slot[c.count++] = slot;
+        while (c.count < WIDTH) {
+            int open = -1;
+            real largest = -1;
+            for (int i = 0; i < c.count; ++i) {
+                const Slot& s = b_.slots[c.slot[i]];
+                if (s.leaf()) continue;
+                real area = Box{s.lower, s.upper}.half_area();
+                if (area > largest) largest = area, open = i;
+            }
+            if (open < 0) break;
+            int parent = c.slot[open];
+            c.slot[open] = parent + 1;
+            c.slot[c.count++] = b_.slots[parent].right();
+        }
+        for (int i = 0; i < c.count; ++i) c.inner += !b_.slots[c.slot[i]].leaf();
+        return c;
+    }
+
+    std::vector<int> fold(const std::vector<int>& level) {
+        int n = (int)level.size(), blocks = (n + BLOCK - 1) / BLOCK;
+        std::vector<Children> kids(n);
+        std::vector<int> inner(blocks + 1), leaves(blocks + 1);
+        parallel_for(blocks, 1, [&](int first, int last) {
+            for (int b = first; b < last; ++b)
+                for (int i = b * BLOCK, end = min(i + BLOCK, n); i < end; ++i) {
+                    kids[i] = children(level[i]);
+                    inner[b + 1] += kids[i].inner;
+                    leaves[b + 1] += kids[i].count - kids[i].inner;
+                }
+        });
+        for (int b = 0; b < blocks; ++b) inner[b + 1] += inner[b], leaves[b + 1] += leaves[b];
+        int first_child = n_nodes + n;
+        std::vector<int> next(inner[blocks]);
+        parallel_for(blocks, 1, [&](int first, int last) {
+            for (int b = first; b < last; ++b) {
+                int node = inner[b], packet = n_packets + leaves[b];
+                for (int i = b * BLOCK, end = min(i + BLOCK, n); i < end; ++i)
+                    write(kids[i], nodes_[n_nodes + i], next, first_child, node, packet);
+            }
+        });
+        n_nodes += n;
+        n_packets += leaves[blocks];
+        return next;
+    }
+
+    void write(const Children& kids, Node& node, std::vector<int>& next, int first_child, int& inner, int& packet) {
+        for (int i = 0; i < WIDTH; ++i) {
+            bool used = i < kids.count;
+            Box box = NOTHING;
+            node.child[i] = EMPTY;
+            if (used) {
+                const Slot& s = b_.slots[kids.slot[i]];
+                box = {s.lower, s.upper};
+                if (s.leaf()) {
+                    node.child[i] = ~packet;
+                    int* face = leaf_faces_ + WIDTH * (size_t)packet++;
+                    for (int k = 0; k < WIDTH; ++k)
+                        face[k] = k < s.count() ? as_int(b_.references[s.first() + k].lower[3]) : -1;
+                } else {
+                    next[inner] = kids.slot[i];
+                    node.child[i] = first_child + inner++;
+                }
+            }
+            for (int a = 0; a < 3; ++a) node.bounds[a][0][i] = box.lower[a], node.bounds[a][1][i] = box.upper[a];
+        }
+    }
+};
+
+}  // namespace
+}  // namespace gk
+
+// Builds the tree of n > 0 faces. nodes has room for n nodes, leaf_faces for 8 n faces, level_start for MAX_DEPTH + 2
+// numbers. counts becomes (levels, nodes, packets). Returns 0, or 1 if the tree is too deep.
+GK_EXPORT int gk_sah_build(int n, const gk::real* vertices, const int* faces, const double* center, gk::Node* nodes,
+                           int* leaf_faces, int* level_start, int* counts) {
+    gk::Builder builder(n, vertices, faces, center);
+    gk::Fold fold(builder, nodes, leaf_faces, level_start);
+    if (!fold.run()) return 1;
+    counts[0] = fold.levels, counts[1] = fold.n_nodes, counts[2] = fold.n_packets;
+    return 0;
+}
+
+GK_EXPORT void gk_connect(gk::Parallel parallel) { gk::parallel = parallel; }

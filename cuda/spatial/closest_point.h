@@ -1,0 +1,184 @@
+// The nearest triangle to a point.
+//
+// A packet's triangles are tested in their own frames: with the longest edge on x, the nearest point of a triangle is
+// found in the plane without a division. On the CPU 64 neighbouring queries walk the tree together: a node's boxes are
+// loaded once for all of them, and the nearest packet of one bounds the others from the start.
+#pragma once
+#include "../geometry/box.h"
+#include "../geometry/triangle.h"
+#include "traverse.h"
+
+namespace gk {
+
+struct Nearest {
+    real distance2;
+    int packet, lane;
+};
+
+GK_FN Nearest no_triangle() { return {INFINITE, -1, 0}; }
+
+// Lowers `best` to the nearest triangle of packet k. Within the packet the first lane wins a tie.
+GK_FN void nearest_in_packet(const Frame* frames, int k, Vec3 p, Nearest& best) {
+    const Frame& f = frames[k];
+    GK_UNROLL
+    for (int lane = 0; lane < WIDTH; lane += LANES) {
+        const Lanes zero = splat(real(0)), one = splat(real(1));
+        Vec3L v = {p.x - load(f.origin[0] + lane), p.y - load(f.origin[1] + lane), p.z - load(f.origin[2] + lane)};
+        Lanes x = dot(v, load3(f.x, lane)), y = dot(v, load3(f.y, lane)), h = dot(v, load3(f.normal, lane));
+        Lanes edge = load(f.edge + lane), ax = load(f.apex_x + lane), ay = load(f.apex_y + lane);
+
+        // Squared distances in the plane to the three edges.
+        Lanes dx = x - clamp(x, zero, edge);
+        Lanes e = dx * dx + y * y;
+        Lanes s = clamp((ax * x + ay * y) * load(f.inverse_1 + lane), zero, one);
+        Lanes rx = x - s * ax, ry = y - s * ay;
+        e = min(e, rx * rx + ry * ry);
+        Lanes gx = x - edge, fx = ax - edge;
+        Lanes t = clamp((fx * gx + ay * y) * load(f.inverse_2 + lane), zero, one);
+        rx = gx - t * fx, ry = y - t * ay;
+        e = min(e, rx * rx + ry * ry);
+        Mask inside = (y > zero) & (ay * x - ax * y > zero) & (fx * y - ay * gx > zero);
+        e = select(inside, zero, e) + h * h;
+
+        uint hits = bits(e < splat(best.distance2));
+        if (!hits) continue;
+        real d = least(e);
+        best = {d, k, lane + lowest_bit(bits(e <= splat(d)))};
+    }
+}
+
+// The nearest triangle to one point; best holds a bound on entry.
+GK_FN void nearest_triangle(const Bvh& bvh, Vec3 p, Nearest& best) {
+    Stack stack;
+    stack.size = 0;
+    for (int current = 0; current != EMPTY;) {
+        if (current < 0) {
+            nearest_in_packet(bvh.frames, ~current, p, best);
+            current = stack.pop(best.distance2);
+            continue;
+        }
+        const Node& node = bvh.nodes[current];
+        Distances d = distances([&](int lane) { return box_distance2(node, lane, p); });
+        uint hits = d.below(best.distance2);
+        if (!hits) {
+            current = stack.pop(best.distance2);
+            continue;
+        }
+        alignas(64) real near[WIDTH];
+        d.store_to(near);
+        current = stack.push(node.child, near, hits);
+    }
+}
+
+struct Query {
+    Vec3 p;
+    Nearest best;
+};
+
+// A query on a list, with the distance to the box that it is waiting before.
+struct Waiting {
+    real near;
+    int query;
+};
+
+struct List {
+    real near;        // least distance of its queries
+    int child, size;
+    Waiting* first;
+    Waiting* free;    // where the lists of its children may go
+};
+
+// The nearest triangles of up to GROUP points at once. Every box that any of them must open is loaded once for all.
+GK_FN void nearest_triangles(const Bvh& bvh, Query* queries, int n) {
+    // A level keeps at most eight lists of n queries.
+    Waiting arena[GROUP * (WIDTH * MAX_DEPTH + 1)];
+    List stack[WIDTH * MAX_DEPTH];
+    for (int i = 0; i < n; ++i) arena[i] = {0, i};
+    int size = 0;
+    stack[size++] = {0, 0, n, arena, arena + n};
+    while (size) {
+        List list = stack[--size];
+        if (list.child < 0) {
+            for (int j = 0; j < list.size; ++j) {
+                Query& q = queries[list.first[j].query];
+                if (list.first[j].near < q.best.distance2) nearest_in_packet(bvh.frames, ~list.child, q.p, q.best);
+            }
+            continue;
+        }
+
+        // Give each query to the children whose boxes are nearer than what it has.
+        const Node& node = bvh.nodes[list.child];
+        Waiting *first[WIDTH], *last[WIDTH];
+        for (int lane = 0; lane < WIDTH; ++lane) first[lane] = last[lane] = list.free + lane * list.size;
+        Distances nearest = distances([](int) { return splat(INFINITE); });
+        for (int j = 0; j < list.size; ++j) {
+            int i = list.first[j].query;
+            const Query& q = queries[i];
+            if (list.first[j].near >= q.best.distance2) continue;
+            Distances d = distances([&](int lane) { return box_distance2(node, lane, q.p); });
+            uint hits = d.below(q.best.distance2);
+            if (!hits) continue;
+            nearest.lower_to(d);
+            alignas(64) real near[WIDTH];
+            d.store_to(near);
+            for (; hits; hits &= hits - 1) {
+                int lane = lowest_bit(hits);
+                *last[lane]++ = {near[lane], i};
+            }
+        }
+
+        // Nearest child on top; the lists of its children go behind all of these.
+        int base = size;
+        Waiting* free = list.free;
+        alignas(64) real least_near[WIDTH];
+        nearest.store_to(least_near);
+        for (int lane = 0; lane < WIDTH; ++lane)
+            if (last[lane] != first[lane]) free = last[lane];
+        for (int lane = 0; lane < WIDTH; ++lane) {
+            if (last[lane] == first[lane]) continue;
+            List l = {least_near[lane], node.child[lane], int(last[lane] - first[lane]), first[lane], free};
+            int k = size++;
+            for (; k > base && stack[k - 1].near < l.near; --k) stack[k] = stack[k - 1];
+            stack[k] = l;
+        }
+    }
+}
+
+// The nearest triangles of queries begin .. end - 1 in `order`, in the tree's coordinates.
+GK_FN int nearest_group(const Bvh& bvh, const real* points, const int* order, int begin, int end, Query* queries) {
+    int n = end - begin;
+    for (int i = 0; i < n; ++i) queries[i] = {to_local(bvh, points, order[begin + i]), no_triangle()};
+    if (GROUP == 1) {
+        nearest_triangle(bvh, queries[0].p, queries[0].best);
+        return n;
+    }
+    // The packet that is nearest to the middle query bounds all others.
+    int middle = n / 2;
+    nearest_triangle(bvh, queries[middle].p, queries[middle].best);
+    for (int i = 0; i < n; ++i)
+        if (i != middle) nearest_in_packet(bvh.frames, queries[middle].best.packet, queries[i].p, queries[i].best);
+    nearest_triangles(bvh, queries, n);
+    return n;
+}
+
+struct Closest {
+    Vec3 p, point;   // both in the tree's coordinates
+    TrianglePoint<real> at;
+    int face;
+    real distance;
+};
+
+// What the caller wants to know of the nearest triangle: the exact point on it, its feature, its distance.
+GK_FN Closest closest_of(const Bvh& bvh, const Query& q) {
+    const Packet& packet = bvh.packets[q.best.packet];
+    Vec3 a = corner(packet, 0, q.best.lane), b = corner(packet, 1, q.best.lane), c = corner(packet, 2, q.best.lane);
+    Closest r;
+    r.p = q.p;
+    r.at = closest_on_triangle(q.p, a, b, c);
+    r.point = r.at.b0 * a + r.at.b1 * b + r.at.b2 * c;
+    r.face = packet.face[q.best.lane];
+    r.distance = length(q.p - r.point);
+    return r;
+}
+
+}  // namespace gk

@@ -1,0 +1,1 @@
+"""Kernels and where they run."""

@@ -1,0 +1,1 @@
+"""Queries over a bounding volume hierarchy."""
