@@ -1,7 +1,7 @@
 // Eight numbers at once: GCC and Clang vector registers on the CPU, one number on the GPU, where eight threads do better
 // than one thread with eight registers. Both have the same operators, so the mathematics of a packet is written once.
 #pragma once
-#include "vec.h"
+#include "math.h"
 
 namespace gk {
 
@@ -13,7 +13,6 @@ typedef bool Mask;
 GK_FN Lanes splat(real a) { return a; }
 GK_FN Lanes load(const real* p) { return *p; }
 GK_FN void store(real* p, Lanes a) { *p = a; }
-GK_FN Lanes select(Mask m, Lanes a, Lanes b) { return m ? a : b; }
 GK_FN uint bits(Mask m) { return m; }
 GK_FN real get(Lanes a, int) { return a; }
 GK_FN real least(Lanes a) { return a; }
@@ -104,7 +103,8 @@ template <class H> GK_FN Pair<H> max(Pair<H> a, Pair<H> b) { return {max(a.lo, b
 template <class H> GK_FN Pair<H> sqrt(Pair<H> a) { return {sqrt(a.lo), sqrt(a.hi)}; }
 template <class H> GK_FN uint bits(Pair<H> m) { return bits(m.lo) | bits(m.hi) << (sizeof(H) / sizeof(real)); }
 
-template <class M, class V> GK_FN V select(M m, V a, V b) { return m ? a : b; }
+GK_FN Register<real, REGISTER / sizeof(real)>::type select(Register<real, REGISTER / sizeof(real)>::mask m,
+    Register<real, REGISTER / sizeof(real)>::type a, Register<real, REGISTER / sizeof(real)>::type b) { return m ? a : b; }
 template <class M, class H> GK_FN Pair<H> select(Pair<M> m, Pair<H> a, Pair<H> b) {
     return {select(m.lo, a.lo, b.lo), select(m.hi, a.hi, b.hi)};
 }
@@ -112,6 +112,9 @@ template <class M, class H> GK_FN Pair<H> select(Pair<M> m, Pair<H> a, Pair<H> b
 template <class V> GK_FN void splat_to(V& r, real a) { r = V{} + a; }
 template <class H> GK_FN void splat_to(Pair<H>& r, real a) { splat_to(r.lo, a); splat_to(r.hi, a); }
 GK_FN Lanes splat(real a) { Lanes r; splat_to(r, a); return r; }
+template <> struct Constant<Lanes> {
+    GK_FN static Lanes of(double a) { return splat(real(a)); }
+};
 
 // Packets and nodes are aligned to 64 bytes, so are their rows.
 GK_FN Lanes load(const real* p) { return *(const Lanes*)__builtin_assume_aligned(p, WIDTH * sizeof(real)); }
@@ -144,14 +147,46 @@ template <class V> GK_FN real sum(V a) {
 }
 template <class H> GK_FN real sum(Pair<H> a) { return sum(a.lo + a.hi); }
 
-#endif
-
 GK_FN Lanes abs(Lanes a) { return max(a, -a); }
 
-typedef Vec<Lanes> Vec3L;
-GK_FN Vec3L load3(const real (*rows)[WIDTH], int lane) { return {load(rows[0] + lane), load(rows[1] + lane), load(rows[2] + lane)}; }
-GK_FN Vec3L splat(Vec3 a) { return {splat(a.x), splat(a.y), splat(a.z)}; }
-// Element-wise clamp.
-GK_FN Lanes clamp(Lanes a, Lanes lo, Lanes hi) { return min(max(a, lo), hi); }
+#endif
+
+// N registers that can be read lane by lane.
+template <int N> struct Rows {
+    alignas(64) real at[N][LANES];
+    GK_FN void set(int row, Lanes a) { store(at[row], a); }
+};
+
+template <class T> GK_FN T clamp(T a, T lo, T hi) { return min(max(a, lo), hi); }
+
+// a b - c d with the right sign, and exactly opposite when the products change places (Kahan). The compiler would fuse one
+// product and not the other: the empty statements keep it from that.
+#if GK_GPU
+GK_FN float difference_of_products(float a, float b, float c, float d) {
+    float w = __fmul_rn(c, d);
+    return __fadd_rn(__fmaf_rn(a, b, -w), __fmaf_rn(-c, d, w));
+}
+GK_FN double difference_of_products(double a, double b, double c, double d) {
+    double w = __dmul_rn(c, d);
+    return __dadd_rn(__fma_rn(a, b, -w), __fma_rn(-c, d, w));
+}
+#else
+template <class V> GK_FN void keep(V& a) { asm("" : "+m"(a)); }
+template <class H> GK_FN void keep(Pair<H>& a) { keep(a.lo); keep(a.hi); }
+GK_FN Lanes difference_of_products(Lanes a, Lanes b, Lanes c, Lanes d) {
+    Lanes w = c * d;
+    keep(w);
+#if defined(__FMA__)
+    Lanes c2 = c;
+    keep(c2);
+    return (w - c2 * d) + (a * b - w);
+#else
+    // Without a fused product both are rounded alike, and the difference is antisymmetric by itself.
+    Lanes v = a * b;
+    keep(v);
+    return v - w;
+#endif
+}
+#endif
 
 }  // namespace gk

@@ -27,6 +27,7 @@ GK_FN double acos(double a) { return ::acos(a); }
 GK_FN uint bits_of(float a) { return __float_as_uint(a); }
 GK_FN uint64 bits_of(double a) { return (uint64)__double_as_longlong(a); }
 GK_FN int lowest_bit(uint a) { return __ffs((int)a) - 1; }
+GK_FN int count_bits(uint a) { return __popc(a); }
 GK_FN int leading_zeros(uint64 a) { return __clzll((long long)a); }
 #else
 GK_FN float abs(float a) { return __builtin_fabsf(a); }
@@ -38,9 +39,16 @@ GK_FN double acos(double a) { return __builtin_acos(a); }
 GK_FN uint bits_of(float a) { uint u; __builtin_memcpy(&u, &a, 4); return u; }
 GK_FN uint64 bits_of(double a) { uint64 u; __builtin_memcpy(&u, &a, 8); return u; }
 GK_FN int lowest_bit(uint a) { return __builtin_ctz(a); }
+GK_FN int count_bits(uint a) { return __builtin_popcount(a); }
 GK_FN int leading_zeros(uint64 a) { return a ? __builtin_clzll(a) : 64; }
 #endif
 
-GK_FN real clamp(real a, real lo, real hi) { return min(max(a, lo), hi); }
+// On lanes these choose and compare lane by lane (lanes.h); mathematics written with them serves both.
+GK_FN float select(bool m, float a, float b) { return m ? a : b; }
+GK_FN double select(bool m, double a, double b) { return m ? a : b; }
+template <class T> struct Constant {
+    GK_FN static T of(double a) { return T(a); }
+};
+template <class T> GK_FN T constant(double a) { return Constant<T>::of(a); }
 
 }  // namespace gk

@@ -1,6 +1,6 @@
 // Three numbers: a point, a direction or a gradient. T is a scalar or a register of lanes.
 #pragma once
-#include "math.h"
+#include "lanes.h"
 
 namespace gk {
 
@@ -20,6 +20,9 @@ template <class T> GK_FN T dot(Vec<T> a, Vec<T> b) { return a.x * b.x + a.y * b.
 template <class T> GK_FN T length(Vec<T> a) { return sqrt(dot(a, a)); }
 template <class T> GK_FN Vec<T> cross(Vec<T> a, Vec<T> b) {
     return {a.y * b.z - a.z * b.y, a.z * b.x - a.x * b.z, a.x * b.y - a.y * b.x};
+}
+template <class M, class T> GK_FN Vec<T> select(M m, Vec<T> a, Vec<T> b) {
+    return {select(m, a.x, b.x), select(m, a.y, b.y), select(m, a.z, b.z)};
 }
 GK_FN Vec3 min(Vec3 a, Vec3 b) { return {min(a.x, b.x), min(a.y, b.y), min(a.z, b.z)}; }
 GK_FN Vec3 max(Vec3 a, Vec3 b) { return {max(a.x, b.x), max(a.y, b.y), max(a.z, b.z)}; }
@@ -43,5 +46,9 @@ template <class T> GK_FN Vec<T> adj_normalized(Vec<T> a, Vec<T> adj_v) {
     Vec<T> v = normalized(a);
     return l > T(0) ? (T(1) / l) * (adj_v - dot(v, adj_v) * v) : Vec<T>{T(0), T(0), T(0)};
 }
+
+typedef Vec<Lanes> Vec3L;
+GK_FN Vec3L load3(const real (*rows)[WIDTH], int lane) { return {load(rows[0] + lane), load(rows[1] + lane), load(rows[2] + lane)}; }
+GK_FN Vec3L splat(Vec3 a) { return {splat(a.x), splat(a.y), splat(a.z)}; }
 
 }  // namespace gk

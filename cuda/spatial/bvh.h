@@ -3,7 +3,7 @@
 // Coordinates in the tree are relative to the mesh's centre, subtracted in double, so a mesh far from the origin keeps
 // its precision. Rows of eight are structures of arrays: one register holds one coordinate of all eight.
 #pragma once
-#include "../core/lanes.h"
+#include "../core/vec.h"
 
 namespace gk {
 
@@ -54,6 +54,10 @@ struct Bvh {
 GK_FN Vec3 to_local(const Bvh& bvh, const real* points, int i) {
     const real* p = points + 3 * (uint64)i;
     return {real(p[0] - bvh.center[0]), real(p[1] - bvh.center[1]), real(p[2] - bvh.center[2])};
+}
+
+GK_FN Vec3 to_world(const Bvh& bvh, Vec3 p) {
+    return {real(p.x + bvh.center[0]), real(p.y + bvh.center[1]), real(p.z + bvh.center[2])};
 }
 
 GK_FN Vec3 corner(const Packet& packet, int k, int lane) {

@@ -152,7 +152,7 @@ GK_FN int nearest_group(const Bvh& bvh, const real* points, const int* order, in
         nearest_triangle(bvh, queries[0].p, queries[0].best);
         return n;
     }
-    // The packet that is nearest to the middle query bounds all others.
+    // The packet that is nearest to the middle query bounds all others. More seeds, and groups of 32 or 128, were no faster.
     int middle = n / 2;
     nearest_triangle(bvh, queries[middle].p, queries[middle].best);
     for (int i = 0; i < n; ++i)
@@ -161,24 +161,34 @@ GK_FN int nearest_group(const Bvh& bvh, const real* points, const int* order, in
     return n;
 }
 
+// What the caller wants to know of LANES queries: the exact points on their nearest triangles.
 struct Closest {
-    Vec3 p, point;   // both in the tree's coordinates
-    TrianglePoint<real> at;
-    int face;
-    real distance;
+    Vec3L point;  // in the tree's coordinates
+    TrianglePoint<Lanes> at;
+    Lanes distance;
 };
 
-// What the caller wants to know of the nearest triangle: the exact point on it, its feature, its distance.
-GK_FN Closest closest_of(const Bvh& bvh, const Query& q) {
-    const Packet& packet = bvh.packets[q.best.packet];
-    Vec3 a = corner(packet, 0, q.best.lane), b = corner(packet, 1, q.best.lane), c = corner(packet, 2, q.best.lane);
+// Queries j to j + LANES - 1, of which those beyond n - 1 repeat the last.
+GK_FN Closest closest_of(const Bvh& bvh, const Query* queries, int j, int n) {
+    alignas(64) real corners[3][3][LANES], points[3][LANES];
+    for (int lane = 0; lane < LANES; ++lane) {
+        const Query& q = queries[min(j + lane, n - 1)];
+        const Packet& packet = bvh.packets[q.best.packet];
+        for (int k = 0; k < 3; ++k)
+            for (int axis = 0; axis < 3; ++axis) corners[k][axis][lane] = packet.corner[k][axis][q.best.lane];
+        points[0][lane] = q.p.x, points[1][lane] = q.p.y, points[2][lane] = q.p.z;
+    }
+    Vec3L a = {load(corners[0][0]), load(corners[0][1]), load(corners[0][2])};
+    Vec3L b = {load(corners[1][0]), load(corners[1][1]), load(corners[1][2])};
+    Vec3L c = {load(corners[2][0]), load(corners[2][1]), load(corners[2][2])};
     Closest r;
-    r.p = q.p;
-    r.at = closest_on_triangle(q.p, a, b, c);
+    Vec3L p = {load(points[0]), load(points[1]), load(points[2])};
+    r.at = closest_on_triangle(p, a, b, c);
     r.point = r.at.b0 * a + r.at.b1 * b + r.at.b2 * c;
-    r.face = packet.face[q.best.lane];
-    r.distance = length(q.p - r.point);
+    r.distance = length(r.at.away);
     return r;
 }
+
+GK_FN int face_of(const Bvh& bvh, const Query& q) { return bvh.packets[q.best.packet].face[q.best.lane]; }
 
 }  // namespace gk

@@ -1,0 +1,1 @@
+"""Forward and adjoint as one declaration."""

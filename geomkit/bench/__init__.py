@@ -1,0 +1,1 @@
+"""geomkit beside its peers."""

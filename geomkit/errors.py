@@ -1,0 +1,35 @@
+"""Exceptions, warnings, and the one form of their messages."""
+
+__all__ = ["DeviceError", "MeshError", "SignWarning", "message", "missing_package"]
+
+
+class MeshError(ValueError):
+    """A mesh that cannot be used: vertices that are not finite, a face that names no vertex."""
+
+
+class DeviceError(RuntimeError):
+    """A device or one of its libraries is missing, or refuses to work."""
+
+
+class SignWarning(UserWarning):
+    """The sign of a distance cannot be trusted, or is inverted."""
+
+
+def message(op: str, argument: str, expected: str, got: str) -> str:
+    """The one form of an error about an argument.
+
+    Example:
+        >>> message("closest_point", "points", "(N, 3) floats", "(3, 10) float64")
+        'closest_point: points: expected (N, 3) floats, got (3, 10) float64'
+    """
+    return f"{op}: {argument}: expected {expected}, got {got}"
+
+
+def missing_package(package: str, extra: str, what: str) -> ImportError:
+    """The error to raise when an optional package is absent; its one line names the extra to install.
+
+    Example:
+        >>> str(missing_package("torch", "torch", "gradients through torch"))
+        'gradients through torch: needs the package torch: pip install "geomkit-diff[torch]"'
+    """
+    return ImportError(f'{what}: needs the package {package}: pip install "geomkit-diff[{extra}]"', name=package)

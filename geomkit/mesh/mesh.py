@@ -1,0 +1,345 @@
+"""The triangle mesh: vertices, faces, and what is computed from them once."""
+
+import math
+import os
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sparse
+from scipy.sparse.csgraph import connected_components
+from scipy.spatial import KDTree
+
+from geomkit.arrays import Library, as_array, frozen, library_of, precision_of, to_host
+from geomkit.errors import MeshError, message
+from geomkit.mesh import measure
+from geomkit.mesh.report import report, state
+from geomkit.mesh.topology import Topology
+
+if TYPE_CHECKING:
+    from geomkit.spatial.bvh import Bvh
+
+__all__ = ["Mesh", "as_mesh"]
+
+
+class Mesh:
+    """A triangle mesh of any quality: open, non-manifold, a soup of triangles, several parts.
+
+    A Mesh is a snapshot and does not change: writing into the arrays it was made from has no effect on it, its own
+    arrays are read-only, and a mesh with moved vertices is a new one (`with_vertices`). What is derived from it is
+    computed when first asked for and kept. Pickle and deepcopy carry vertices and faces only.
+
+    Args:
+        vertices: (V, 3) numbers of any library, in the mesh's length unit. Or, alone, any object with `.vertices` and
+            `.faces`, such as a trimesh.Trimesh.
+        faces: (F, 3) integers in [0, V); counter-clockwise is the front.
+        nonfinite: "error" refuses vertices that are NaN or infinite; "drop" removes them and the faces at them, and
+            renumbers the rest.
+    Raises:
+        ValueError: wrong shape.
+        TypeError: wrong dtype; faces missing; an input that tracks gradients.
+        MeshError: vertices that are not finite; a face index out of range.
+    Example:
+        >>> Mesh([[0, 0, 0], [1, 0, 0], [0, 1, 0]], [[0, 1, 2]])
+        Mesh(3 vertices, 1 face, float32)
+    """
+
+    def __init__(self, vertices: Any, faces: Any = None, *, nonfinite: str = "error"):
+        if nonfinite not in ("error", "drop"):
+            raise ValueError(message("Mesh", "nonfinite", "'error' or 'drop'", repr(nonfinite)))
+        if faces is None:
+            if not (hasattr(vertices, "vertices") and hasattr(vertices, "faces")):
+                expected = "(F, 3) ints, or one object with .vertices and .faces"
+                raise TypeError(message("Mesh", "faces", expected, f"None and {type(vertices).__name__}"))
+            vertices, faces = vertices.vertices, vertices.faces
+        self._library = library_of(vertices, faces)
+        points = as_array(
+            vertices, op="Mesh", name="vertices", shape=("V", 3), dtype=precision_of(vertices), device=self.device
+        )
+        triangles = as_array(faces, op="Mesh", name="faces", shape=("F", 3), dtype=np.int32, device=self.device)
+        _check_range(triangles, len(points))
+        finite = abs(points) < np.inf
+        if not finite.all():
+            points, triangles = _without_nonfinite(points, triangles, finite.all(axis=1), nonfinite)
+            vertices, faces = None, None
+        # Copies, which the caller has no other name for.
+        self._vertices, self._faces = frozen(points.copy()), frozen(triangles.copy())
+        self._earlier_topology: Topology | None = None
+        self._in_library: dict[str, Any] = {}
+        for name, given in (("vertices", vertices), ("faces", faces)):
+            if self._library.name != "numpy" and library_of(given) == self._library:
+                self._in_library[name] = given
+
+    # ---- the data
+
+    @property
+    def vertices(self) -> Any:
+        """(V, 3) the vertices in the library of the caller: the very tensor given, or for NumPy a read-only array."""
+        return self._handed_out("vertices", self._vertices)
+
+    @property
+    def faces(self) -> Any:
+        """(F, 3) the faces in the library of the caller: the very tensor given, or for NumPy a read-only array."""
+        return self._handed_out("faces", self._faces)
+
+    @property
+    def vertices_array(self) -> Any:
+        """(V, 3) float32 or float64, C-contiguous, numpy.ndarray or cupy.ndarray. Not to be written to."""
+        return self._vertices
+
+    @property
+    def faces_array(self) -> Any:
+        """(F, 3) int32, C-contiguous, numpy.ndarray or cupy.ndarray. Not to be written to."""
+        return self._faces
+
+    @property
+    def dtype(self) -> np.dtype:
+        """float64 when the vertices were given as an array of float64, else float32. Queries compute in it."""
+        return self._vertices.dtype
+
+    @property
+    def library(self) -> Library:
+        """The array library the mesh was given in."""
+        return self._library
+
+    @property
+    def device(self) -> str:
+        """ "cpu" or "cuda"."""
+        return self._library.device
+
+    @property
+    def n_vertices(self) -> int:
+        """Number of vertices, those no face uses included."""
+        return len(self._vertices)
+
+    @property
+    def n_faces(self) -> int:
+        """Number of faces."""
+        return len(self._faces)
+
+    # ---- the box
+
+    @cached_property
+    def bounds(self) -> np.ndarray:
+        """(2, 3) float64. Least and greatest coordinates of the vertices that faces use; (inf, -inf) without faces."""
+        if not self.n_faces:
+            return frozen(np.array([[np.inf] * 3, [-np.inf] * 3]))
+        used = self._vertices[self._faces.ravel()]
+        return frozen(np.stack([to_host(used.min(axis=0)), to_host(used.max(axis=0))]).astype(np.float64))
+
+    @cached_property
+    def center(self) -> np.ndarray:
+        """(3,) float64. The middle of the box; the origin without faces."""
+        return frozen(0.5 * self.bounds[0] + 0.5 * self.bounds[1] if self.n_faces else np.zeros(3))
+
+    @cached_property
+    def diagonal(self) -> float:
+        """The length of the box's diagonal; 0 without faces."""
+        return math.hypot(*(self.bounds[1] - self.bounds[0])) if self.n_faces else 0.0
+
+    # ---- measures
+
+    @cached_property
+    def face_normals(self) -> Any:
+        """(F, 3) unit normals, zero for a face of zero area. See `geomkit.mesh.measure.face_normals`."""
+        return measure.face_normals(self)
+
+    @cached_property
+    def vertex_normals(self) -> Any:
+        """(V, 3) unit normals weighted by angle. See `geomkit.mesh.measure.vertex_normals`."""
+        return measure.vertex_normals(self)
+
+    @cached_property
+    def face_areas(self) -> Any:
+        """(F,) areas. See `geomkit.mesh.measure.face_areas`."""
+        return measure.face_areas(self)
+
+    @cached_property
+    def area(self) -> float:
+        """The sum of the face areas."""
+        return measure.area(self)
+
+    @cached_property
+    def volume(self) -> float:
+        """The signed volume: negative when the faces look inwards. See `geomkit.mesh.measure.volume`."""
+        return measure.volume(self)
+
+    # ---- connectivity
+
+    @cached_property
+    def topology(self) -> Topology:
+        """The census of welded vertices and edges, on the host."""
+        if self._earlier_topology is not None:
+            return self._earlier_topology.moved(to_host(self._vertices))
+        return Topology(to_host(self._vertices), to_host(self._faces))
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether every welded edge is passed equally often in both directions."""
+        return self.topology.is_closed
+
+    @property
+    def is_oriented(self) -> bool:
+        """Whether no two faces at an edge are seen to disagree about the front."""
+        return self.topology.is_oriented
+
+    @property
+    def euler_characteristic(self) -> int:
+        """Points - edges + faces of the welded mesh."""
+        return self.topology.euler_characteristic
+
+    def components(self) -> tuple[int, np.ndarray]:
+        """Parts of the mesh: their number, and the (F,) int32 part of each face. Faces that share a point are one part.
+
+        Example:
+            >>> from geomkit.mesh.shapes import box
+            >>> box().components()[0]
+            1
+        """
+        return self.topology.components
+
+    def boundary_loops(self) -> list[np.ndarray]:
+        """The rims of the holes: for each the vertex indices along it, the surface to the left."""
+        return list(self.topology.boundary_loops)
+
+    def report(self) -> str:
+        """What is right and wrong with the mesh in plain words, and what to do about it.
+
+        Example:
+            >>> print(Mesh([[0, 0, 0], [1, 0, 0], [0, 1, 0]], [[0, 1, 2]]).report())
+            3 vertices, 1 face, float32, 1 part
+            size 1 x 1 x 0, area 0.5
+            open: 3 boundary edges in 1 loop; the mesh bounds no volume, so no sign is right: use sign="unsigned"
+        """
+        return report(self)
+
+    # ---- acceleration
+
+    @cached_property
+    def bvh(self) -> "Bvh":
+        """The bounding volume hierarchy that queries use, built at the first of them."""
+        from geomkit.spatial.bvh import Bvh
+
+        return Bvh(self.vertices_array, self.faces_array, self.center)
+
+    # ---- other meshes
+
+    def weld(self, tolerance: float = 0.0) -> "Mesh":
+        """Merge vertices that are at the same place; faces keep their number and order.
+
+        Queries weld by position themselves: this is for smooth normals, smaller meshes, and near misses.
+
+        Args:
+            tolerance: in the mesh's length unit. Vertices at most so far apart become the one of lowest index, and so
+                do chains of them. A face may collapse to an edge or a point: the report counts those.
+        Returns:
+            a mesh in the same library, its remaining vertices in their old order.
+        Raises:
+            ValueError: tolerance is negative or not finite.
+        """
+        if not 0 <= tolerance < np.inf:
+            raise ValueError(message("weld", "tolerance", "a finite number of at least 0", repr(tolerance)))
+        first = self.topology.representative
+        if tolerance > 0 and self.n_vertices:
+            first = _clustered(to_host(self._vertices).astype(np.float64), first, tolerance)
+        kept = np.flatnonzero(first == np.arange(len(first)))
+        number = np.zeros(len(first), np.int32)
+        number[kept] = np.arange(len(kept), dtype=np.int32)
+        return self._like(to_host(self._vertices)[kept], number[first][to_host(self._faces)])
+
+    def with_vertices(self, vertices: Any) -> "Mesh":
+        """The same faces at new positions, without a new census where welded vertices still coincide.
+
+        Args:
+            vertices: (V, 3) numbers, as many as before.
+        Raises:
+            ValueError: another number of vertices, or a wrong shape.
+            MeshError: vertices that are not finite.
+        """
+        as_array(
+            vertices,
+            op="with_vertices",
+            name="vertices",
+            shape=(self.n_vertices, 3),
+            dtype=precision_of(vertices),
+            device=library_of(vertices, self.faces).device,
+        )
+        moved = type(self)(vertices, self.faces)
+        known = "topology" in self.__dict__ or self._earlier_topology is None
+        moved._earlier_topology = self.topology if known else self._earlier_topology
+        return moved
+
+    def flipped(self) -> "Mesh":
+        """The mesh turned inside out: every face with the opposite winding."""
+        return self._like(self._vertices, self._faces[:, [0, 2, 1]])
+
+    def copy(self) -> "Mesh":
+        """A mesh with arrays of its own and nothing computed yet."""
+        return self._like(self._vertices.copy(), self._faces.copy())
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write OBJ, PLY, STL, OFF or GLB. See `geomkit.mesh.io.save_mesh`."""
+        from geomkit.mesh.io import save_mesh
+
+        save_mesh(self, path)
+
+    # ---- Python
+
+    def __repr__(self) -> str:
+        known = f", {state(self.topology)}" if "topology" in self.__dict__ else ""
+        vertices = f"{self.n_vertices} {'vertex' if self.n_vertices == 1 else 'vertices'}"
+        faces = f"{self.n_faces} {'face' if self.n_faces == 1 else 'faces'}"
+        device = ", cuda" if self.device == "cuda" else ""
+        return f"{type(self).__name__}({vertices}, {faces}, {self.dtype}{device}{known})"
+
+    def __reduce__(self) -> tuple:
+        return type(self), (self.vertices, self.faces)
+
+    def _handed_out(self, name: str, array: Any) -> Any:
+        if name not in self._in_library:
+            self._in_library[name] = self._library.wrap(array)
+        return self._in_library[name]
+
+    def _like(self, vertices: Any, faces: Any) -> "Mesh":
+        """A mesh of these NumPy or CuPy arrays in the library of this one."""
+        return type(self)(self._library.wrap(vertices), self._library.wrap(faces))
+
+
+def as_mesh(obj: Any) -> Mesh:
+    """The object itself if it is a Mesh, else a Mesh of its `.vertices` and `.faces`.
+
+    Raises:
+        TypeError: it has no such attributes.
+    """
+    return obj if isinstance(obj, Mesh) else Mesh(obj)
+
+
+def _check_range(faces: Any, n_vertices: int) -> None:
+    if not len(faces) or (faces.min() >= 0 and faces.max() < n_vertices):
+        return
+    wrong = ((faces < 0) | (faces >= n_vertices)).any(axis=1)
+    first, count = int(wrong.argmax()), int(wrong.sum())
+    noun = "face" if count == 1 else "faces"
+    got = f"{count} {noun} outside, the first is face {first}: {faces[first].tolist()}"
+    raise MeshError(message("Mesh", "faces", f"indices in [0, {n_vertices})", got))
+
+
+def _without_nonfinite(vertices: Any, faces: Any, finite: Any, nonfinite: str) -> tuple[Any, Any]:
+    first = int((~finite).argmax())
+    if nonfinite == "error":
+        got = f"{int((~finite).sum())} that are not, the first is vertex {first}: {vertices[first].tolist()}"
+        raise MeshError(message("Mesh", "vertices", "finite numbers (or Mesh(..., nonfinite='drop'))", got))
+    number = finite.cumsum(dtype=np.int32) - np.int32(1)
+    return vertices[finite], number[faces[finite[faces].all(axis=1)]]
+
+
+def _clustered(positions: np.ndarray, first: np.ndarray, tolerance: float) -> np.ndarray:
+    """For each vertex the lowest index among those that chains of steps no longer than tolerance lead to."""
+    n = len(positions)
+    points = np.flatnonzero(first == np.arange(n))
+    pairs = points[KDTree(positions[points]).query_pairs(tolerance, output_type="ndarray")]
+    links = np.concatenate([pairs, np.stack([np.arange(n), first], axis=1)])
+    graph = sparse.coo_array((np.ones(len(links), np.int8), links.T), shape=(n, n))
+    label = connected_components(graph, directed=False)[1]
+    lowest = np.unique(label, return_index=True)[1]
+    return lowest[label].astype(np.int32)
