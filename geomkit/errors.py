@@ -1,6 +1,9 @@
 """Exceptions, warnings, and the one form of their messages."""
 
-__all__ = ["DeviceError", "MeshError", "SignWarning", "message", "missing_package"]
+import sys
+import warnings
+
+__all__ = ["DeviceError", "MeshError", "SignWarning", "message", "missing_package", "warn"]
 
 
 class MeshError(ValueError):
@@ -33,3 +36,11 @@ def missing_package(package: str, extra: str, what: str) -> ImportError:
         'gradients through torch: needs the package torch: pip install "geomkit-diff[torch]"'
     """
     return ImportError(f'{what}: needs the package {package}: pip install "geomkit-diff[{extra}]"', name=package)
+
+
+def warn(text: str, category: type[Warning]) -> None:
+    """Warn at the line of the user that called into geomkit."""
+    depth, frame = 2, sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "geomkit":
+        depth, frame = depth + 1, frame.f_back
+    warnings.warn(text, category, stacklevel=depth)

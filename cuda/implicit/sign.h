@@ -22,29 +22,38 @@ GK_FN Vec3 pseudonormal(const Pseudonormals& normals, int face, int feature) {
     return row(normals.vertex_normals, normals.faces[3 * (uint64)face + feature - CORNER_0]);
 }
 
-// A winding number that was evaluated, and the empty ball around its point.
+// Accuracies of the winding number: a cluster is far beyond BETA times its radius, and then the expansion is wrong by less
+// than ERROR. Measured on nine meshes near the surface: at most 0.10, 0.013 and below 0.002.
+constexpr int ACCURACIES = 3;
+GK_FN double beta_of(int accuracy) { return accuracy == 0 ? 1.25 : accuracy == 1 ? 2.0 : 4.0; }
+GK_FN double error_of(int accuracy) { return accuracy == 0 ? 0.2 : accuracy == 1 ? 0.03 : 0.0; }
+
+// A point whose winding number is known to be more than `margin` from one half, and the empty ball around it.
 struct Known {
     Vec3 p;
-    real radius, winding;
+    real radius, margin;
+    bool inside;
 };
 
-// The expansion is wrong by less than this, by measure, for children beyond COARSE and for the default beta of 2.
-constexpr double COARSE = 1.25, COARSE_ERROR = 0.2, FINE_ERROR = 0.01;
+GK_FN Known nothing_known() { return {{0, 0, 0}, -1, 0, false}; }
 
-// Whether the winding number at p exceeds one half.
+// Whether the winding number at p exceeds one half, where the nearest surface is `radius` away.
 //
-// No surface lies in the ball around a known point, so in it the winding number only changes by what the mesh's boundary,
-// of length 4 pi times `boundary`, makes it: at most boundary / distance^2 a unit of length. Within that bound the known
-// sign holds; for a closed mesh that is the whole ball. Else a coarse evaluation, if it is clear, or a fine one.
-GK_FN bool wound(const Bvh& bvh, Vec3 p, real radius, real beta2, real boundary, Known& known) {
+// No surface lies in the ball around a known point, so in it the winding number only changes by what the mesh's boundary
+// makes it: by at most its length / (4 pi distance^2) a unit of length (Biot and Savart), which is `boundary` / distance^2.
+// Within that bound the known sign holds; for a closed mesh that is the whole ball. Else ever finer evaluations, until one
+// is clear.
+GK_FN bool wound(const Bvh& bvh, Vec3 p, real radius, real boundary, Known& known) {
     real moved = length(p - known.p), left = known.radius - moved;
-    if (left > 0 && boundary * moved < (abs(known.winding - real(0.5)) - real(FINE_ERROR)) * left * left) return known.winding > real(0.5);
-    real w = winding_number_of(bvh, p, real(COARSE * COARSE));
-    bool clear = abs(w - real(0.5)) > real(COARSE_ERROR);
-    if (!clear) w = winding_number_of(bvh, p, beta2);
-    // What is left of a coarse value's margin is what may be relied on.
-    known = {p, radius, clear ? w - (w > real(0.5) ? real(COARSE_ERROR) : real(-COARSE_ERROR)) : w};
-    return w > real(0.5);
+    if (left > 0 && boundary * moved < known.margin * left * left) return known.inside;
+    for (int accuracy = 0;; ++accuracy) {
+        real beta = real(beta_of(accuracy)), error = real(error_of(accuracy));
+        real over = winding_number_of(bvh, p, beta * beta) - real(0.5);
+        if (abs(over) > error || accuracy == ACCURACIES - 1) {
+            known = {p, radius, abs(over) - error, over > 0};
+            return known.inside;
+        }
+    }
 }
 
 }  // namespace gk

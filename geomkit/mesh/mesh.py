@@ -2,6 +2,7 @@
 
 import math
 import os
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from scipy.spatial import KDTree
 from geomkit.arrays import Library, as_array, frozen, library_of, precision_of, to_host
 from geomkit.errors import MeshError, message
 from geomkit.mesh import measure
+from geomkit.mesh.box import point_bounds
 from geomkit.mesh.report import report, state
 from geomkit.mesh.topology import Topology
 
@@ -65,6 +67,8 @@ class Mesh:
         # Copies, which the caller has no other name for.
         self._vertices, self._faces = frozen(points.copy()), frozen(triangles.copy())
         self._earlier_topology: Topology | None = None
+        self._earlier_bvh: Bvh | None = None
+        self._derived: dict[str, Any] = {}
         self._in_library: dict[str, Any] = {}
         for name, given in (("vertices", vertices), ("faces", faces)):
             if self._library.name != "numpy" and library_of(given) == self._library:
@@ -124,8 +128,7 @@ class Mesh:
         """(2, 3) float64. Least and greatest coordinates of the vertices that faces use; (inf, -inf) without faces."""
         if not self.n_faces:
             return frozen(np.array([[np.inf] * 3, [-np.inf] * 3]))
-        used = self._vertices[self._faces.ravel()]
-        return frozen(np.stack([to_host(used.min(axis=0)), to_host(used.max(axis=0))]).astype(np.float64))
+        return frozen(point_bounds(self._vertices[self._faces.ravel()]).astype(np.float64))
 
     @cached_property
     def center(self) -> np.ndarray:
@@ -217,10 +220,19 @@ class Mesh:
 
     @cached_property
     def bvh(self) -> "Bvh":
-        """The bounding volume hierarchy that queries use, built at the first of them."""
+        """The bounding volume hierarchy that queries use, built at the first of them; for a mesh that came from
+        `with_vertices`, the earlier mesh's tree refitted."""
         from geomkit.spatial.bvh import Bvh
 
+        if self._earlier_bvh is not None and self._earlier_bvh.dtype == self.dtype:
+            return self._earlier_bvh.refitted(self.vertices_array, self.center)
         return Bvh(self.vertices_array, self.faces_array, self.center)
+
+    def derived(self, name: str, make: Callable[["Mesh"], Any]) -> Any:
+        """What another layer computes from this mesh once: make(mesh), kept under the name."""
+        if name not in self._derived:
+            self._derived[name] = make(self)
+        return self._derived[name]
 
     # ---- other meshes
 
@@ -248,7 +260,8 @@ class Mesh:
         return self._like(to_host(self._vertices)[kept], number[first][to_host(self._faces)])
 
     def with_vertices(self, vertices: Any) -> "Mesh":
-        """The same faces at new positions, without a new census where welded vertices still coincide.
+        """The same faces at new positions, without a new census where welded vertices still coincide, and with this
+        mesh's tree refitted.
 
         Args:
             vertices: (V, 3) numbers, as many as before.
@@ -267,6 +280,7 @@ class Mesh:
         moved = type(self)(vertices, self.faces)
         known = "topology" in self.__dict__ or self._earlier_topology is None
         moved._earlier_topology = self.topology if known else self._earlier_topology
+        moved._earlier_bvh = self.__dict__.get("bvh", self._earlier_bvh)
         return moved
 
     def flipped(self) -> "Mesh":

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from geomkit.mesh.box import point_bounds
 from geomkit.runtime import host
 from geomkit.runtime.device import device_of, empty, namespace, sort_order
 from geomkit.runtime.kernel import Kernel
@@ -21,9 +22,6 @@ sah_cost = Kernel("spatial/bvh.cu", "sah_cost", "const Node* nodes, double* cost
 build_frames = Kernel("spatial/bvh.cu", "build_frames", "const Packet* packets, Frame* frames", grain=128)
 fit_moments = Kernel(
     "spatial/moments.cu", "fit_moments", "int first, const Node* nodes, const Packet* packets, Moments* moments", grain=64
-)
-point_bounds_fwd = Kernel(
-    "spatial/bounds.cu", "point_bounds_fwd", "int block, int count, const real* points, real* bounds", grain=64
 )
 face_codes = Kernel(
     "spatial/morton.cu",
@@ -171,14 +169,12 @@ class Bvh:
         self.nodes, self._leaf_faces = nodes[: self.n_nodes], leaf_faces[:first_packet]
 
     def _fit(self, vertices: Any, boxes_known: bool) -> None:
-        """Fill packets and, unless known, boxes from the vertices; forget what was derived from the old ones."""
+        """Fill packets and, unless known, boxes from the vertices."""
         self.packets = self._empty("Packet", self.n_packets)
         pack_triangles(self.n_packets, vertices, self._faces, self._leaf_faces, *self.center, self.packets)
         if not boxes_known:
             for first, end in self._levels_upward():
                 fit_boxes(end - first, first, self.packets, self.nodes, dtype=self.dtype)
-        for name in ("frames", "moments", "fields"):
-            self.__dict__.pop(name, None)
 
     def _levels_upward(self) -> list[tuple[int, int]]:
         starts = self._level_start
@@ -201,19 +197,26 @@ class Bvh:
         bounds = root["bounds"].reshape(3, 2, WIDTH).astype(np.float64)
         return np.stack([bounds[:, 0].min(1), bounds[:, 1].max(1)])
 
-    def refit(self, vertices: Any, center: np.ndarray) -> bool:
-        """Move the triangles and keep the tree's shape.
+    def refitted(self, vertices: Any, center: np.ndarray) -> Bvh:
+        """The tree after the triangles have moved: of the same shape, or a new one if that would be too slow.
 
         Args:
             vertices: (V, 3) array of the same dtype and device as the tree's.
             center: (3,) float64, the new centre.
 
         Returns:
-            False when the tree now costs more than 1.5 times what it cost when it was built: build a new one.
+            A tree of the same shape with new boxes, or, when that would cost more than 1.5 times what this tree cost when
+            it was built, a newly built one. This tree stays as it is.
         """
-        self.center = np.asarray(center, np.float64)
-        self._fit(vertices, boxes_known=False)
-        return self.cost <= REBUILD * self._built_cost
+        moved = object.__new__(Bvh)
+        moved.__dict__.update({k: v for k, v in self.__dict__.items() if k not in ("frames", "moments")})
+        moved.center = np.asarray(center, np.float64)
+        moved.nodes = self._empty("Node", self.n_nodes)
+        moved.nodes[...] = self.nodes
+        moved._fit(vertices, boxes_known=False)
+        if moved.cost <= REBUILD * self._built_cost:
+            return moved
+        return Bvh(vertices, self._faces, center, method=self.method)
 
     @cached_property
     def frames(self) -> Any:
@@ -253,16 +256,6 @@ def _address(array: Any) -> int:
     if array is None:
         return 0
     return array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr
-
-
-def point_bounds(points: Any) -> np.ndarray:
-    """(2, 3) box of points, (N, 3) with N > 0, on the host."""
-    count, block = len(points), 256
-    n = -(-count // block)
-    part = empty(device_of(points), (n, 2, 3), points.dtype)
-    point_bounds_fwd(n, block, count, points, part)
-    lower, upper = part[:, 0].min(axis=0), part[:, 1].max(axis=0)
-    return np.array([lower.tolist(), upper.tolist()], points.dtype)
 
 
 def code_grid(points: Any, bits: int) -> tuple[list[float], list[float]]:

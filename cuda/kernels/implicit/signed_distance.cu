@@ -5,11 +5,11 @@ namespace gk {
 
 // One item is a group of queries that are neighbours in `order`.
 GK_KERNEL signed_distance_fwd(int n, Bvh bvh, Pseudonormals normals, int count, const real* points, const int* order, int sign,
-                              double beta, double boundary, real* distance) {
+                              double boundary, real* distance) {
     GK_EACH(g, n) {
         Query queries[GROUP];
         int begin = g * GROUP, m = nearest_group(bvh, points, order, begin, min(begin + GROUP, count), queries);
-        Known known = {{0, 0, 0}, 0, 0};
+        Known known = nothing_known();
         for (int first = 0; first < m; first += LANES) {
             Closest r = closest_of(bvh, queries, first, m);
             Rows<5> lanes;
@@ -23,12 +23,23 @@ GK_KERNEL signed_distance_fwd(int n, Bvh bvh, Pseudonormals normals, int count, 
                     Vec3 normal = pseudonormal(normals, face_of(bvh, queries[j]), int(lanes.at[1][k]));
                     inside = dot(normal, {lanes.at[2][k], lanes.at[3][k], lanes.at[4][k]}) < 0;
                 } else if (sign == WINDING) {
-                    inside = wound(bvh, queries[j].p, d, real(beta * beta), real(boundary), known);
+                    inside = wound(bvh, queries[j].p, d, real(boundary), known);
                 } else if (sign == PARITY) {
                     inside = odd_crossings(bvh, queries[j].p);
                 }
                 distance[order[begin + j]] = inside ? -d : d;
             }
+        }
+    }
+}
+
+// Whether each point is inside by its winding number or by parity, without its distance.
+GK_KERNEL contains_fwd(int n, Bvh bvh, int count, const real* points, const int* order, int sign, int* inside) {
+    GK_EACH(g, n) {
+        for (int j = g * GROUP; j < min((g + 1) * GROUP, count); ++j) {
+            Vec3 p = to_local(bvh, points, order[j]);
+            Known known = nothing_known();
+            inside[order[j]] = sign == PARITY ? odd_crossings(bvh, p) : wound(bvh, p, 0, 0, known);
         }
     }
 }

@@ -1,0 +1,179 @@
+"""Which sign of distance a mesh allows, and the tables it needs."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from geomkit.errors import SignWarning, message, warn
+from geomkit.mesh.mesh import Mesh
+from geomkit.mesh.report import sign_method
+from geomkit.runtime.device import namespace
+from geomkit.runtime.kernel import Kernel
+from geomkit.spatial.query import Points, n_groups
+from geomkit.spatial.winding_number import winding
+
+__all__ = ["METHODS", "Pseudonormals", "SignChoice", "boundary_strength", "choose", "pseudonormals"]
+
+contains_fwd = Kernel(
+    "implicit/signed_distance.cu",
+    "contains_fwd",
+    "Bvh bvh, int count, const real* points, const int* order, int sign, int* inside",
+    grain=4,
+)
+
+METHODS = {"unsigned": 0, "pseudonormal": 1, "winding": 2, "parity": 3}  # as the enum Sign of the kernels
+
+SAMPLES = 256
+ENCLOSING = 0.25  # share of faces with an inside behind them below which a mesh encloses nothing
+
+
+class SignChoice(NamedTuple):
+    """What `sign="auto"` became for a mesh."""
+
+    method: str
+    warning: str | None
+
+
+def choose(op: str, mesh: Mesh, sign: str) -> str:
+    """The method for a sign argument, "auto" resolved; warns where no method can be right.
+
+    Raises:
+        ValueError: sign is not one of the methods.
+    """
+    if sign == "auto":
+        choice = mesh.derived("sign", choose_auto)
+        if choice.warning:
+            warn(f"{op}: {choice.warning}", SignWarning)
+        return choice.method
+    if sign not in METHODS:
+        expected = "one of 'auto', " + ", ".join(repr(name) for name in sorted(METHODS))
+        raise ValueError(message(op, "sign", expected, repr(sign)))
+    return sign
+
+
+def choose_auto(mesh: Mesh) -> SignChoice:
+    """The method that the mesh's edges call for, checked against the winding number on samples.
+
+    A closed, consistently oriented mesh gets pseudonormals unless they disagree with the winding number somewhere, as they
+    do inside overlapping shells, which no census of edges sees. Any other mesh gets the winding number if faces have an
+    inside behind them, and no sign at all, with a warning, if they have none.
+    """
+    method = sign_method(mesh)
+    if mesh.n_faces == 0:
+        return SignChoice("winding", None)
+    if method == "unsigned":
+        return SignChoice(
+            "unsigned", "the mesh encloses no volume, so no sign is right and all distances are positive; see mesh.report()"
+        )
+    if method == "pseudonormal":
+        inverted = mesh.volume < 0
+        if not _agree(mesh, inverted):
+            method = "winding"
+        if inverted and method == "pseudonormal":
+            return SignChoice(
+                method, "the faces look inwards, so signs are inverted: positive inside; use mesh.flipped() to undo it"
+            )
+    if method == "winding":
+        behind, before = _winding_at_faces(mesh)
+        if ((behind > 0.55) & (before < 0.45)).mean() < ENCLOSING:
+            if ((before < -0.55) & (behind > -0.45)).mean() >= ENCLOSING:
+                text = "the faces look inwards, so nothing is inside and all distances are positive; use mesh.flipped()"
+            else:
+                text = "the mesh encloses no volume, so no sign is right and all distances are positive; see mesh.report()"
+            return SignChoice("unsigned", text)
+    return SignChoice(method, None)
+
+
+def _agree(mesh: Mesh, inverted: bool) -> bool:
+    """Whether pseudonormals and the winding number agree at sample points, half in the box, half near faces."""
+    from geomkit.implicit.signed_distance import distance
+
+    rng = np.random.default_rng(0)
+    anywhere = mesh.center + rng.uniform(-0.55, 0.55, (SAMPLES // 2, 3)) * (mesh.bounds[1] - mesh.bounds[0])
+    position, normal, _ = _face_samples(mesh, SAMPLES // 2, rng)
+    close = position + rng.uniform(-0.02, 0.02, (len(position), 1)) * mesh.diagonal * normal
+    q = _points(mesh, np.concatenate([anywhere, close]))
+    w = _on_host(winding(q, "fast"))
+    inside = _on_host(distance(q, "pseudonormal")) < 0
+    clear = np.abs(w - np.round(w)) < 0.1
+    return bool((inside == (w > (-0.5 if inverted else 0.5)))[clear].all())
+
+
+def _winding_at_faces(mesh: Mesh) -> tuple[np.ndarray, np.ndarray]:
+    """Winding numbers just behind and just before sample faces: a step of a few percent of the face's size."""
+    position, normal, size = _face_samples(mesh, SAMPLES, np.random.default_rng(0))
+    step = np.clip(0.05 * size, 1e-6 * mesh.diagonal, 1e-3 * mesh.diagonal)[:, None] * normal
+    w = _on_host(winding(_points(mesh, np.concatenate([position - step, position + step])), "fast"))
+    return w[: len(position)], w[len(position) :]
+
+
+def _face_samples(mesh: Mesh, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Centroids and unit normals, (n, 3) float64, and sizes (square roots of area) of faces drawn by their area."""
+    vertices, faces = _on_host(mesh.vertices_array).astype(np.float64), _on_host(mesh.faces_array)
+    a, b, c = (vertices[faces[:, k]] for k in range(3))
+    across = np.cross(b - a, c - a)
+    area = np.linalg.norm(across, axis=1)
+    total = np.cumsum(area)
+    if not total[-1] > 0:
+        return np.empty((0, 3)), np.empty((0, 3)), np.empty(0)
+    face = np.minimum(np.searchsorted(total, rng.random(n) * total[-1], side="right"), len(faces) - 1)
+    face = face[area[face] > 0]
+    return (a[face] + b[face] + c[face]) / 3, across[face] / area[face, None], np.sqrt(area[face] / 2)
+
+
+def _points(mesh: Mesh, points: np.ndarray) -> Points:
+    return Points("sign", mesh, namespace(mesh.device).asarray(points.astype(mesh.dtype)))
+
+
+def _on_host(array: Any) -> np.ndarray:
+    return array if isinstance(array, np.ndarray) else array.get()
+
+
+def boundary_strength(mesh: Mesh) -> float:
+    """Length of the boundary over 4 pi: what bounds how fast the winding number changes away from the surface."""
+    edges, multiplicity = mesh.topology.unbalanced_edges("position")
+    ends = _on_host(mesh.vertices_array).astype(np.float64)[edges]
+    return float((np.linalg.norm(ends[:, 1] - ends[:, 0], axis=1) * multiplicity).sum() / (4 * np.pi))
+
+
+class Pseudonormals:
+    """The structure `Pseudonormals` of the kernels: normals by feature, on the mesh's device.
+
+    Where an edge has not just two faces that agree, its pseudonormal is that of the one face.
+    """
+
+    def __init__(self, mesh: Mesh):
+        xp = namespace(mesh.device)
+        topology = mesh.topology
+        faces = topology.welded_faces
+        welded = Mesh(_on_host(mesh.vertices_array)[topology.unique_vertices], faces)
+        face_normals, twin = welded.face_normals, topology.edge_twin
+        other = face_normals[np.maximum(twin, 0) // 3] * (twin >= 0)[:, :, None]
+        tables = (faces, face_normals, face_normals[:, None] + other, welded.vertex_normals)
+        self._tables = [xp.ascontiguousarray(xp.asarray(t)) for t in tables]
+        self.dtype, self.device = mesh.dtype, mesh.device
+        self.fields = tuple(t.ctypes.data if mesh.device == "cpu" else t.data.ptr for t in self._tables)
+
+
+class NoPseudonormals:
+    """Stands for `Pseudonormals` where a kernel does not read them."""
+
+    def __init__(self, mesh: Mesh):
+        self.dtype, self.device, self.fields = mesh.dtype, mesh.device, (0, 0, 0, 0)
+
+
+def pseudonormals(mesh: Mesh, method: str) -> Pseudonormals | NoPseudonormals:
+    """What a kernel reads of normals for a sign method: nothing unless it is "pseudonormal"."""
+    return mesh.derived("pseudonormals", Pseudonormals) if method == "pseudonormal" else NoPseudonormals(mesh)
+
+
+def inside(q: Points, method: str) -> Any:
+    """(N,) int32: 1 where a point is inside by "winding" or "parity"."""
+    result = q.empty(dtype=np.int32)
+    bvh = q.mesh.bvh.struct("moments")
+    for part, points, order in q.chunks():
+        n = len(points)
+        contains_fwd(n_groups(n, q.device), bvh, n, points, order, METHODS[method], result[part])
+    return result

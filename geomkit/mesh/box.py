@@ -1,0 +1,40 @@
+"""The axis-aligned box of points: forward and adjoint."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from geomkit.runtime.device import device_of, empty, namespace, zeros
+from geomkit.runtime.kernel import Kernel
+
+point_bounds_fwd = Kernel(
+    "mesh/bounds.cu", "point_bounds_fwd", "int block, int count, const real* points, real* bounds", grain=64
+)
+point_bounds_adj = Kernel(
+    "mesh/bounds.cu", "point_bounds_adj", "const int* at, const real* adj_bounds, real* adj_points"
+)
+
+BLOCK = 256
+
+
+def point_bounds(points: Any) -> np.ndarray:
+    """(2, 3) box of points, (N, 3) NumPy's or CuPy's with N > 0; on the host, in the precision of the points."""
+    count = len(points)
+    n = -(-count // BLOCK)
+    part = empty(device_of(points), (n, 2, 3), points.dtype)
+    point_bounds_fwd(n, BLOCK, count, points, part)
+    lower, upper = part[:, 0].min(axis=0), part[:, 1].max(axis=0)
+    return np.array([lower.tolist(), upper.tolist()], points.dtype)
+
+
+def point_bounds_adjoint(points: Any, adj_bounds: np.ndarray) -> Any:
+    """(N, 3) cotangents of the points: each bound's goes to the point that attains it, the lowest index of several."""
+    xp = namespace(device_of(points))
+    bounds = point_bounds(points)
+    at = [int((points[:, k] == bounds[side, k]).argmax()) for side in range(2) for k in range(3)]
+    adj_points = zeros(device_of(points), points.shape, points.dtype)
+    adj = xp.asarray(np.asarray(adj_bounds, points.dtype).reshape(6))
+    point_bounds_adj(len(points), xp.asarray(at, dtype=np.int32), adj, adj_points)
+    return adj_points
