@@ -17,34 +17,38 @@ struct Nearest {
 
 GK_FN Nearest no_triangle() { return {INFINITE, -1, 0}; }
 
-// Lowers `best` to the nearest triangle of packet k. Within the packet the first lane wins a tie.
+// Squared distances from p to LANES triangles of a packet.
+GK_FN Lanes triangle_distances2(const Frame& f, int lane, Vec3 p) {
+    const Lanes zero = splat(real(0)), one = splat(real(1));
+    Vec3L v = {p.x - load(f.origin[0] + lane), p.y - load(f.origin[1] + lane), p.z - load(f.origin[2] + lane)};
+    Lanes x = dot(v, load3(f.x, lane)), y = dot(v, load3(f.y, lane)), h = dot(v, load3(f.normal, lane));
+    Lanes edge = load(f.edge + lane), ax = load(f.apex_x + lane), ay = load(f.apex_y + lane);
+
+    // Squared distances in the plane to the three edges.
+    Lanes dx = x - clamp(x, zero, edge);
+    Lanes e = dx * dx + y * y;
+    Lanes s = clamp((ax * x + ay * y) * load(f.inverse_1 + lane), zero, one);
+    Lanes rx = x - s * ax, ry = y - s * ay;
+    e = min(e, rx * rx + ry * ry);
+    Lanes gx = x - edge, fx = ax - edge;
+    Lanes t = clamp((fx * gx + ay * y) * load(f.inverse_2 + lane), zero, one);
+    rx = gx - t * fx, ry = y - t * ay;
+    e = min(e, rx * rx + ry * ry);
+    Mask inside = (y > zero) & (ay * x - ax * y > zero) & (fx * y - ay * gx > zero);
+    return select(inside, zero, e) + h * h;
+}
+
+// Lowers `best` to the nearest of LANES triangles at distances e. The first lane wins a tie.
+GK_FN void lower(Lanes e, int k, int lane, Nearest& best) {
+    if (!bits(e < splat(best.distance2))) return;
+    real d = least(e);
+    best = {d, k, lane + lowest_bit(bits(e <= splat(d)))};
+}
+
+// Lowers `best` to the nearest triangle of packet k.
 GK_FN void nearest_in_packet(const Frame* frames, int k, Vec3 p, Nearest& best) {
-    const Frame& f = frames[k];
     GK_UNROLL
-    for (int lane = 0; lane < WIDTH; lane += LANES) {
-        const Lanes zero = splat(real(0)), one = splat(real(1));
-        Vec3L v = {p.x - load(f.origin[0] + lane), p.y - load(f.origin[1] + lane), p.z - load(f.origin[2] + lane)};
-        Lanes x = dot(v, load3(f.x, lane)), y = dot(v, load3(f.y, lane)), h = dot(v, load3(f.normal, lane));
-        Lanes edge = load(f.edge + lane), ax = load(f.apex_x + lane), ay = load(f.apex_y + lane);
-
-        // Squared distances in the plane to the three edges.
-        Lanes dx = x - clamp(x, zero, edge);
-        Lanes e = dx * dx + y * y;
-        Lanes s = clamp((ax * x + ay * y) * load(f.inverse_1 + lane), zero, one);
-        Lanes rx = x - s * ax, ry = y - s * ay;
-        e = min(e, rx * rx + ry * ry);
-        Lanes gx = x - edge, fx = ax - edge;
-        Lanes t = clamp((fx * gx + ay * y) * load(f.inverse_2 + lane), zero, one);
-        rx = gx - t * fx, ry = y - t * ay;
-        e = min(e, rx * rx + ry * ry);
-        Mask inside = (y > zero) & (ay * x - ax * y > zero) & (fx * y - ay * gx > zero);
-        e = select(inside, zero, e) + h * h;
-
-        uint hits = bits(e < splat(best.distance2));
-        if (!hits) continue;
-        real d = least(e);
-        best = {d, k, lane + lowest_bit(bits(e <= splat(d)))};
-    }
+    for (int lane = 0; lane < WIDTH; lane += LANES) lower(triangle_distances2(frames[k], lane, p), k, lane, best);
 }
 
 // The nearest triangle to one point; best holds a bound on entry.
@@ -99,9 +103,17 @@ GK_FN void nearest_triangles(const Bvh& bvh, Query* queries, int n) {
     while (size) {
         List list = stack[--size];
         if (list.child < 0) {
+            int active[GROUP], count = 0;
             for (int j = 0; j < list.size; ++j) {
-                Query& q = queries[list.first[j].query];
-                if (list.first[j].near < q.best.distance2) nearest_in_packet(bvh.frames, ~list.child, q.p, q.best);
+                active[count] = list.first[j].query;
+                count += list.first[j].near < queries[active[count]].best.distance2;
+            }
+            // First all distances, then all comparisons: a mispredicted one does not hold up the arithmetic.
+            const Frame& frame = bvh.frames[~list.child];
+            for (int lane = 0; lane < WIDTH; lane += LANES) {
+                Lanes e[GROUP];
+                for (int j = 0; j < count; ++j) e[j] = triangle_distances2(frame, lane, queries[active[j]].p);
+                for (int j = 0; j < count; ++j) lower(e[j], ~list.child, lane, queries[active[j]].best);
             }
             continue;
         }
@@ -111,19 +123,24 @@ GK_FN void nearest_triangles(const Bvh& bvh, Query* queries, int n) {
         Waiting *first[WIDTH], *last[WIDTH];
         for (int lane = 0; lane < WIDTH; ++lane) first[lane] = last[lane] = list.free + lane * list.size;
         Distances nearest = distances([](int) { return splat(INFINITE); });
+        int active[GROUP], count = 0;
         for (int j = 0; j < list.size; ++j) {
-            int i = list.first[j].query;
+            active[count] = list.first[j].query;
+            count += list.first[j].near < queries[active[count]].best.distance2;
+        }
+        for (int j = 0; j < count; ++j) {
+            int i = active[j];
             const Query& q = queries[i];
-            if (list.first[j].near >= q.best.distance2) continue;
             Distances d = distances([&](int lane) { return box_distance2(node, lane, q.p); });
             uint hits = d.below(q.best.distance2);
-            if (!hits) continue;
             nearest.lower_to(d);
             alignas(64) real near[WIDTH];
             d.store_to(near);
-            for (; hits; hits &= hits - 1) {
-                int lane = lowest_bit(hits);
-                *last[lane]++ = {near[lane], i};
+
+            // Write to the end of every list and move only the ends that count: no branch to mispredict.
+            for (int lane = 0; lane < WIDTH; ++lane) {
+                *last[lane] = {near[lane], i};
+                last[lane] += hits >> lane & 1;
             }
         }
 

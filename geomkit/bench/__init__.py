@@ -1,1 +1,1 @@
-"""geomkit beside its peers."""
+"""geomkit beside its peers: `python -m geomkit.bench`."""

@@ -102,9 +102,9 @@ def _agree(mesh: Mesh, inverted: bool) -> bool:
 
 
 def _winding_at_faces(mesh: Mesh) -> tuple[np.ndarray, np.ndarray]:
-    """Winding numbers just behind and just before sample faces: a step of a few percent of the face's size."""
+    """Winding numbers just behind and just before sample faces: as near as rounding allows, for plates may be thin."""
     position, normal, size = _face_samples(mesh, SAMPLES, np.random.default_rng(0))
-    step = np.clip(0.05 * size, 1e-6 * mesh.diagonal, 1e-3 * mesh.diagonal)[:, None] * normal
+    step = np.clip(1e-3 * size, 2e-6 * mesh.diagonal, 1e-3 * mesh.diagonal)[:, None] * normal
     w = _on_host(winding(_points(mesh, np.concatenate([position - step, position + step])), "fast"))
     return w[: len(position)], w[len(position) :]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import operator
 import threading
@@ -172,7 +173,8 @@ def _scalar(kernel: Kernel, parameter: Parameter, a: Any, real: np.dtype) -> np.
     try:
         if parameter.type in _INTEGERS:
             return _INTEGERS[parameter.type](operator.index(a))
-        return real.type(a) if parameter.type == "real" else np.float64(a)
+        # ctypes takes numbers only, where NumPy also takes strings, and None as NaN.
+        return (real.type if parameter.type == "real" else np.float64)(ctypes.c_double(a).value)
     except (TypeError, ValueError, OverflowError) as error:
         raise _misfit(kernel, parameter, parameter.type, a) from error
 

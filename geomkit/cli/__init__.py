@@ -1,0 +1,5 @@
+"""The command `geomkit`."""
+
+from geomkit.cli.app import main
+
+__all__ = ["main"]

@@ -1,0 +1,144 @@
+"""Points from files, what a mesh says about them, and tables of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import geomkit
+from geomkit.errors import message
+from geomkit.files import replacing
+from geomkit.mesh import Mesh
+
+WHAT = ("distance", "point", "face", "winding")
+POINT_FORMATS = (".npy", ".npz", ".csv", ".txt", ".xyz")
+TABLE_FORMATS = (".npz", ".csv")
+
+
+def parse_what(text: str) -> list[str]:
+    """The names in a list with commas.
+
+    Raises:
+        ValueError: one of them is unknown, or there is none.
+    """
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    unknown = [name for name in names if name not in WHAT]
+    if unknown or not names:
+        raise ValueError(message("query", "what", f"some of {', '.join(WHAT)}", repr(text)))
+    return names
+
+
+def read_points(path: Path) -> np.ndarray:
+    """Points of a file.
+
+    Args:
+        path: .npy: an (N, 3) array. .npz: its array `points`, or its only one. .csv: commas between the numbers, and a
+            line of names or none; the columns x, y, z, or the first three. .txt, .xyz: blanks between the numbers; the
+            first three of each line. Lines that start with # are left out.
+
+    Returns:
+        (N, 3), float64 from text.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: an ending of no known format, or a file that is not of it.
+    """
+    extension = path.suffix.lower()
+    if extension not in POINT_FORMATS:
+        raise ValueError(message("query", "POINTS", f"a file name ending in {', '.join(POINT_FORMATS)}", str(path)))
+    if extension not in (".npy", ".npz"):
+        return _read_text(path, "," if extension == ".csv" else None)
+    try:
+        found = np.load(path)
+    except (EOFError, ValueError) as error:
+        raise ValueError(message("query", "POINTS", f"a valid {extension} file", str(path))) from error
+    if extension == ".npy":
+        return found
+    with found:
+        if "points" not in found and len(found.files) != 1:
+            raise ValueError(message("query", "POINTS", "an array named points", f"{', '.join(found.files)} in {path}"))
+        return found["points" if "points" in found else found.files[0]]
+
+
+def _read_text(path: Path, delimiter: str | None) -> np.ndarray:
+    lines = [line for line in path.read_text().splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    columns: list[int] = [0, 1, 2]
+    if lines and not _is_number(lines[0].split(delimiter)[0]):
+        names = [name.strip().strip('"').lower() for name in lines.pop(0).split(delimiter)]
+        if {"x", "y", "z"} <= set(names):
+            columns = [names.index(axis) for axis in "xyz"]
+    if not lines:
+        return np.empty((0, 3))
+    try:
+        return np.loadtxt(lines, delimiter=delimiter, usecols=columns, ndmin=2)
+    except ValueError as error:
+        raise ValueError(message("query", "POINTS", "three numbers a line", f"{path} ({error})")) from error
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def answer(mesh: Mesh, points: np.ndarray, what: list[str], sign: str) -> dict[str, Any]:
+    """What is asked, by name and in that order.
+
+    Args:
+        mesh: the mesh.
+        points: (N, 3).
+        what: names out of WHAT.
+        sign: of the distance, as in `geomkit.signed_distance`.
+
+    Returns:
+        distance (N,), point (N, 3), face (N,) int32, winding_number (N,): those asked for.
+    """
+    found: dict[str, Any] = {}
+    if "distance" in what:
+        found["distance"] = geomkit.signed_distance(mesh, points, sign=sign)
+    if "point" in what or "face" in what:
+        closest = geomkit.closest_point(mesh, points)
+        found["point"], found["face"] = closest.point, closest.face
+    if "winding" in what:
+        found["winding"] = geomkit.winding_number(mesh, points)
+    return {"winding_number" if name == "winding" else name: found[name] for name in what}
+
+
+def table_format(path: Path) -> str:
+    """The format that a file name asks for.
+
+    Raises:
+        ValueError: none that is known.
+    """
+    if path.suffix.lower() not in TABLE_FORMATS:
+        raise ValueError(message("query", "output", f"a file name ending in {', '.join(TABLE_FORMATS)}", str(path)))
+    return path.suffix.lower()
+
+
+def write_table(path: Path, columns: dict[str, np.ndarray]) -> None:
+    """Write arrays of N rows as .npz, or as .csv with a line of names; `point` becomes point_x, point_y and point_z.
+
+    Raises:
+        ValueError: another ending.
+        OSError: the folder does not exist or cannot be written to.
+    """
+    extension = table_format(path)
+    with replacing(path) as file:
+        if extension == ".npz":
+            np.savez(file, **columns)
+            return
+        names, formats, values = [], [], []
+        for name, array in columns.items():
+            digits = "%d" if array.dtype.kind == "i" else "%.9g" if array.dtype == np.float32 else "%.17g"
+            parts = [(f"{name}_{axis}", array[:, k]) for k, axis in enumerate("xyz")] if array.ndim == 2 else [(name, array)]
+            for part, column in parts:
+                names.append(part)
+                formats.append(digits)
+                values.append(column.tolist())
+        row = ",".join(formats) + "\n"
+        file.write((",".join(names) + "\n").encode())
+        file.writelines((row % numbers).encode() for numbers in zip(*values, strict=True))
