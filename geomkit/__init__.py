@@ -2,9 +2,14 @@
 
 from geomkit.autodiff.gradcheck import gradcheck as gradcheck
 from geomkit.errors import DeviceError as DeviceError, MeshError as MeshError, SignWarning as SignWarning
+from geomkit.implicit.grid import SdfGrid as SdfGrid, sdf_grid as sdf_grid
+from geomkit.implicit.signed_distance import contains as contains, signed_distance as signed_distance
 from geomkit.mesh import shapes as shapes
 from geomkit.mesh.io import load_mesh as load_mesh
 from geomkit.mesh.mesh import Mesh as Mesh
+from geomkit.runtime.host import num_threads as num_threads, set_num_threads as set_num_threads
+from geomkit.spatial.bounds import bounds as bounds
 from geomkit.spatial.closest_point import closest_point as closest_point
 from geomkit.spatial.winding_number import winding_number as winding_number
-from geomkit.implicit.signed_distance import contains as contains, signed_distance as signed_distance
+
+__version__ = "0.1.0"

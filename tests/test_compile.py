@@ -15,7 +15,7 @@ from geomkit.runtime.kernel import STRUCTS, Kernel, Parameter
 
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120")
 SOURCES = ptxas.sources()
-OPTIONS = ("-DGK_STACK=64", "-warning-as-error=all-warnings")
+OPTIONS = ("-DGK_STACK=64", "--warning-as-error=all-warnings")
 OPTIONAL = {"cupy", "torch", "jax", "typer", "rich", "matplotlib", "warp", "open3d", "igl", "fcpw", "trimesh"}
 
 
@@ -35,7 +35,7 @@ import_all()
 
 @pytest.fixture(scope="session")
 def compiled(tmp_path_factory, request):
-    """All kernels, compiled by two threads in the order of the tests. Texts that did not change come from pytest's cache."""
+    """All kernels, compiled by two threads in the order of the tests. Pytest's cache has those that did not change."""
     try:
         nvrtc.library()
     except DeviceError as error:
@@ -117,7 +117,8 @@ def test_kernels_begin_a_line():
 @pytest.mark.parametrize("name", STRUCTS)
 def test_structure_is_that_of_the_kernels(name):
     headers = [without_comments(path.read_text()) for path in host.kernel_folder().rglob("*.h")]
-    (body,) = [m for text in headers for m in re.findall(rf"^struct {name} {{(.*?)^}};", text, re.DOTALL | re.MULTILINE)]
+    definition = re.compile(rf"^struct {name} {{(.*?)^}};", re.DOTALL | re.MULTILINE)
+    (body,) = [body for text in headers for body in definition.findall(text)]
     codes = ""
     for field in filter(None, (line.strip() for line in body.split(";"))):
         kind, _, count = re.fullmatch(r"(.*?[ *])(\w+)(?:\[(\d+)\])?", field).groups()
@@ -129,9 +130,10 @@ def test_structure_is_that_of_the_kernels(name):
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on the PATH")
 def test_nvcc_spills_no_float(capsys):
     ptxas.main(["--real", "float"])
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    printed = capsys.readouterr().out
     with capsys.disabled():
-        print("\n" + "\n".join("  ".join(c.ljust(27) for c in line) for line in lines))
+        print("\n" + printed)
+    lines = [line.split() for line in printed.splitlines()]
     assert lines[0] == list(ptxas.Usage._fields)
     assert {line[1] for line in lines[1:]} == {name for source in SOURCES for name, _ in signatures(source)}
     assert not [line for line in lines[1:] if line[4:] != ["0", "0"]]

@@ -407,8 +407,11 @@ class Fold {
 
     struct Children { int slot[WIDTH], count = 0, inner = 0; };
 
+    // Opens the child of largest area until there are eight; of equal ones the oldest, so that a pile of triangles on one
+    // spot is still divided evenly.
     Children children(int slot) const {
         Children c;
+        int born[WIDTH] = {0}, now = 0;
         c.slot[c.count++] = slot;
         while (c.count < WIDTH) {
             int open = -1;
@@ -417,11 +420,12 @@ class Fold {
                 const Slot& s = b_.slots[c.slot[i]];
                 if (s.leaf()) continue;
                 real area = Box{s.lower, s.upper}.half_area();
-                if (area > largest) largest = area, open = i;
+                if (area > largest || (area == largest && born[i] < born[open])) largest = area, open = i;
             }
             if (open < 0) break;
             int parent = c.slot[open];
             c.slot[open] = parent + 1;
+            born[open] = born[c.count] = ++now;
             c.slot[c.count++] = b_.slots[parent].right();
         }
         for (int i = 0; i < c.count; ++i) c.inner += !b_.slots[c.slot[i]].leaf();

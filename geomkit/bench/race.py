@@ -21,7 +21,7 @@ class Task:
         who: its name, as in the rows.
         run: does the job once; what is timed.
         read: (result of run, n) to the values of the first n points, a (n,) array.
-        points: number of points that `run` answers.
+        items: number of points that `run` answers, or of triangles over which it builds.
         threads: number of CPU threads that it may use.
         setup: does what `run` repeats in every call but others have done before, such as building a tree; its time is
             taken off that of `run`. None where there is no such thing.
@@ -30,7 +30,7 @@ class Task:
     who: str
     run: Callable[[], Any]
     read: Callable[[Any, int], np.ndarray]
-    points: int
+    items: int
     threads: int
     setup: Callable[[], Any] | None = None
 

@@ -46,9 +46,7 @@ def winding_number(vertices: np.ndarray, faces: np.ndarray, points: np.ndarray) 
         a, b, c = corners - p[:, None]
         la, lb, lc = (np.sqrt(_dot(v, v)) for v in (a, b, c))
         volume = (
-            a[0] * (b[1] * c[2] - b[2] * c[1])
-            + a[1] * (b[2] * c[0] - b[0] * c[2])
-            + a[2] * (b[0] * c[1] - b[1] * c[0])
+            a[0] * (b[1] * c[2] - b[2] * c[1]) + a[1] * (b[2] * c[0] - b[0] * c[2]) + a[2] * (b[0] * c[1] - b[1] * c[0])
         )
         along = la * lb * lc + _dot(a, b) * lc + _dot(b, c) * la + _dot(c, a) * lb
         winding[i] = np.arctan2(volume, along).sum() / (2 * np.pi)

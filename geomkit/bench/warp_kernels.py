@@ -5,7 +5,7 @@ import warp as wp
 
 __all__ = ["by_normal", "by_winding_number", "unsigned"]
 
-FAR = wp.constant(1.0e30)
+FAR = wp.constant(1.0e15)  # its square is still a float32
 
 
 @wp.kernel

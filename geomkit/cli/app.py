@@ -143,7 +143,7 @@ def main(arguments: list[str] | None = None) -> None:
     with warnings.catch_warnings():
         warnings.showwarning = _print_warning
         try:
-            code = app(arguments, standalone_mode=False)
+            code = app(arguments, prog_name="geomkit", standalone_mode=False)
         except KeyboardInterrupt:
             code = _fail("stopped", 130)
         except Exception as error:

@@ -164,7 +164,7 @@ def _layout(
         if int(resolution) != resolution or resolution < 2:
             raise ValueError(message("sdf_grid", "resolution", "an integer of at least 2", repr(resolution)))
         if not side.max() > 0:
-            raise ValueError(message("sdf_grid", "spacing", "a number, as the mesh is one point and has no size", "None"))
+            raise ValueError(message("sdf_grid", "spacing", "a number, as the mesh is but a point", "None"))
         spacing = float(side.max() / (resolution - 1))
     elif not 0 < spacing < math.inf:
         raise ValueError(message("sdf_grid", "spacing", "a positive number", repr(spacing)))
@@ -175,7 +175,7 @@ def _layout(
 
 
 def _near_origin(mesh: Mesh) -> tuple[Mesh, np.ndarray]:
-    """The mesh, moved to the origin if grid points at its place would be rounded by more than 1e-6 of its size; the shift."""
+    """The mesh, moved to the origin if points at its place are rounded by more than 1e-6 of its size, and the shift."""
     rounding = 0.5 * np.spacing(np.abs(mesh.bounds).max().astype(mesh.dtype))
     if rounding <= 1e-6 * mesh.diagonal:
         return mesh, np.zeros(3)

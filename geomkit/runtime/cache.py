@@ -19,7 +19,7 @@ _DIGEST = 32
 
 
 def folder() -> Path:
-    """The cache's folder: GEOMKIT_CACHE_DIR, else geomkit in XDG_CACHE_HOME, else ~/.cache/geomkit. It may not exist yet."""
+    """Where the cache is, once made: GEOMKIT_CACHE_DIR, else geomkit in XDG_CACHE_HOME, else ~/.cache/geomkit."""
     own = os.environ.get("GEOMKIT_CACHE_DIR")
     if own:
         return Path(own).absolute()
@@ -44,7 +44,7 @@ def open_folder() -> Path:
         problem = f"is writable by others (mode {stat.S_IMODE(status.st_mode):04o})"
     else:
         return path
-    raise DeviceError(f"the kernel cache {path} {problem}: correct that, or set GEOMKIT_CACHE_DIR to a folder of your own")
+    raise DeviceError(f"the kernel cache {path} {problem}: correct that, or set GEOMKIT_CACHE_DIR to another folder")
 
 
 def texts(path: Path) -> dict[Path, bytes]:
@@ -66,7 +66,8 @@ def key(path: Path, *, compiler: nvrtc.Library, architecture: str, real: str, op
     sources = texts(path)
     root = Path(path).resolve().parent
     digest = hashlib.sha256()
-    settings = [*nvrtc.flags(architecture=architecture, real=real, options=options), "nvrtc {}.{}".format(*compiler.version)]
+    settings = nvrtc.flags(architecture=architecture, real=real, options=options)
+    settings.append("nvrtc {}.{}".format(*compiler.version))
     named = [part for p, text in sources.items() for part in (os.path.relpath(p, root).encode(), text)]
     for part in (*(s.encode() for s in settings), *named):
         digest.update(len(part).to_bytes(8, "little") + part)

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from geomkit.errors import DeviceError
-from geomkit.runtime import cache as kernel_cache
-from geomkit.runtime import host, nvrtc
+from geomkit.runtime import cache as kernel_cache, host, nvrtc
 from geomkit.runtime.kernel import STRUCTS, Kernel, Parameter
 
 THREADS = 256
@@ -37,9 +36,7 @@ def cupy() -> ModuleType:
     try:
         module = importlib.import_module("cupy")
     except ImportError as error:
-        raise DeviceError(
-            f'CUDA needs CuPy ({error}): pip install "geomkit-diff[cuda13]", or geomkit-diff[cuda12] for a driver of CUDA 12'
-        ) from None
+        raise DeviceError(f"CUDA needs CuPy ({error}): {nvrtc.EXTRA}") from None
     try:
         count = module.cuda.runtime.getDeviceCount()
     except module.cuda.runtime.CUDARuntimeError as error:
@@ -67,7 +64,8 @@ class Device(NamedTuple):
     driver: str
 
     def __str__(self) -> str:
-        return f"{self.name}, {self.memory / 2**30:.1f} GiB, compute capability {self.compute_capability}, CUDA driver {self.driver}"
+        memory = f"{self.memory / 2**30:.1f} GiB"
+        return f"{self.name}, {memory}, compute capability {self.compute_capability}, CUDA driver {self.driver}"
 
 
 def devices() -> list[Device]:
@@ -118,7 +116,8 @@ def architecture(capability: tuple[int, int], compiler: nvrtc.Library) -> str:
     major, minor = capability
     fitting = [a for a in compiler.architectures if a // 10 == major and a % 10 <= minor]
     if not fitting:
-        raise DeviceError(f"{compiler} does not compile for compute capability {major}.{minor}, only for {compiler.architectures}")
+        known = ", ".join(f"{a // 10}.{a % 10}" for a in compiler.architectures)
+        raise DeviceError(f"{compiler} does not compile for compute capability {major}.{minor}, only for {known}")
     return f"sm_{max(fitting)}"
 
 
@@ -133,8 +132,8 @@ def pack(kernel: Kernel, n: int, arguments: tuple, real: np.dtype, array_type: t
         array_type: CuPy's array.
 
     Returns:
-        The arguments as arrays and as scalars of exactly the kernel's types; the stack size to compile for; the index of the
-        device that the arrays are on, None if there are none.
+        The arguments as arrays and as scalars of exactly the kernel's types; the stack size to compile for; the index
+        of the device that the arrays are on, None if there are none.
 
     Raises:
         TypeError: an argument does not fit; the message names it.
@@ -146,7 +145,8 @@ def pack(kernel: Kernel, n: int, arguments: tuple, real: np.dtype, array_type: t
         if parameter.pointer:
             _check_array(kernel, parameter, a, parameter.dtype(real), array_type)
             if device is not None and a.device.id != device:
-                raise TypeError(f"{kernel.name}: {parameter.name}: is on CUDA device {a.device.id}, others are on {device}")
+                places = f"on CUDA device {a.device.id}, others on {device}"
+                raise TypeError(f"{kernel.name}: {parameter.name}: expected arrays of one device, got one {places}")
             device = a.device.id
             values.append(a)
         elif parameter.type in STRUCTS:

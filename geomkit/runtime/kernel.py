@@ -79,11 +79,19 @@ class Kernel:
         self.parameters = [Parameter(text.strip()) for text in parameters.split(",")]
         reals = [i for i, p in enumerate(self.parameters) if (p.pointer and p.type == "real") or p.type in STRUCTS]
         self._real = reals[0] if reals else None
+        self._structures = any(p.pointer and p.type not in ("real", *_ARRAYS) for p in self.parameters)
         self._plans: dict[np.dtype, Plan] = {}
         Kernel.registry.append(self)
 
     def __call__(self, n: int, *arguments: Any, dtype: np.dtype | None = None) -> None:
-        real = dtype if dtype is not None else _FLOAT if self._real is None else arguments[self._real].dtype
+        if dtype is not None:
+            real = dtype
+        elif self._real is not None:
+            real = arguments[self._real].dtype
+        elif self._structures:
+            raise TypeError(f"{self.name}: no argument tells the precision of the structures: pass dtype")
+        else:
+            real = _FLOAT
         plan = self._plans.get(real)
         if plan is None:
             plan = self._plan(real)

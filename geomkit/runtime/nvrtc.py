@@ -14,7 +14,7 @@ from pathlib import Path
 
 from geomkit.errors import DeviceError
 
-_EXTRA = 'pip install "geomkit-diff[cuda13]", or geomkit-diff[cuda12] for a driver of CUDA 12'
+EXTRA = 'pip install "geomkit-diff[cuda13]", or geomkit-diff[cuda12] for a driver of CUDA 12'
 
 
 def flags(*, architecture: str, real: str, options: Sequence[str] = ()) -> list[str]:
@@ -44,7 +44,7 @@ class Library:
     """
 
     def __init__(self, path: str):
-        # NVRTC opens its built-ins by bare name when it first compiles; one that is loaded already is found wherever it lies.
+        # NVRTC opens its built-ins by bare name when it first compiles; once loaded they are found wherever they lie.
         for builtins in sorted(Path(path).parent.glob("libnvrtc-builtins.so*")) if os.sep in path else ():
             ctypes.CDLL(str(builtins))
         self.path, self._library = path, ctypes.CDLL(path)
@@ -149,7 +149,7 @@ def library(newest: int | None = None) -> Library:
             return found
         tried.append(f"{path}: CUDA {found.version[0]}, but the driver stops at CUDA {newest}")
     detail = f" ({'; '.join(tried)})" if tried else ""
-    raise DeviceError(f"the CUDA compiler NVRTC is missing{detail}: {_EXTRA}")
+    raise DeviceError(f"the CUDA compiler NVRTC is missing{detail}: {EXTRA}")
 
 
 def compile(text_path: Path, *, architecture: str, real: str, options: Sequence[str] = ()) -> bytes:

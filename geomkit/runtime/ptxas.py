@@ -14,10 +14,11 @@ from typing import NamedTuple
 from geomkit.errors import DeviceError
 from geomkit.runtime import host, nvrtc
 
-# ptxas names a kernel, then its memory, then its registers; before that it names those of functions that are not inlined.
+# ptxas names a kernel, then its memory, then its registers.
 _KERNEL = re.compile(
-    r"Compiling entry function '(?P<kernel>\w+)'.*?(?P<stack>\d+) bytes stack frame, (?P<spill_stores>\d+) bytes spill stores, "
-    r"(?P<spill_loads>\d+) bytes spill loads.*?Used (?P<registers>\d+) registers",
+    r"Compiling entry function '(?P<kernel>\w+)'.*?(?P<stack>\d+) bytes stack frame, "
+    r"(?P<spill_stores>\d+) bytes spill stores, (?P<spill_loads>\d+) bytes spill loads"
+    r".*?Used (?P<registers>\d+) registers",
     re.DOTALL,
 )
 
@@ -84,7 +85,8 @@ def main(arguments: list[str] | None = None) -> None:
     Args:
         arguments: of the command line; those of the process if None.
     """
-    parser = argparse.ArgumentParser(prog="python -m geomkit.runtime.ptxas", description="GPU registers and memory of each kernel.")
+    description = "Registers and memory that each kernel takes on a GPU."
+    parser = argparse.ArgumentParser(prog="python -m geomkit.runtime.ptxas", description=description)
     parser.add_argument("--architecture", default="sm_90")
     parser.add_argument("--real", default="float", choices=("float", "double"))
     parser.add_argument("--stack", type=int, default=64, help="entries of a traversal stack")

@@ -163,7 +163,9 @@ class Bvh:
             ends = xp.cumsum(counts, axis=1, dtype=np.int32)
             n_inner, n_leaves = ends[:, -1].tolist()
             ranges = empty(self.device, (n_inner, 2), np.int32)
-            link_nodes(m, first, first_packet, order, children, ends[0], ends[1], nodes, ranges, leaf_faces)
+            link_nodes(
+                m, first, first_packet, order, children, ends[0], ends[1], nodes, ranges, leaf_faces, dtype=self.dtype
+            )
             self._level_start.append(first + m)
             first_packet += n_leaves
         self.nodes, self._leaf_faces = nodes[: self.n_nodes], leaf_faces[:first_packet]
@@ -186,16 +188,18 @@ class Bvh:
             return 0.0
         part = empty(self.device, self.n_nodes, np.float64)
         sah_cost(self.n_nodes, self.nodes, part, dtype=self.dtype)
-        root = self._root_bounds()
-        x, y, z = (root[1] - root[0]).tolist()
+        x, y, z = np.subtract(*self.bounds[::-1]).tolist()
         area = 2 * (x * y + y * z + z * x)
         return 1.0 + float(part.sum()) / area if area > 0 else 1.0
 
-    def _root_bounds(self) -> np.ndarray:
-        """(2, 3) float64 box of all triangles, relative to the centre."""
+    @property
+    def bounds(self) -> np.ndarray:
+        """(2, 3) float64 box of all triangles, in the world; `geomkit.bounds` is its differentiable form."""
+        if self.n_nodes == 0:
+            return np.array([[np.inf] * 3, [-np.inf] * 3])
         root = self.nodes[:1] if self.device == "cpu" else self.nodes[:1].get().view(STRUCTURES["Node", self.dtype])
         bounds = root["bounds"].reshape(3, 2, WIDTH).astype(np.float64)
-        return np.stack([bounds[:, 0].min(1), bounds[:, 1].max(1)])
+        return self.center + np.stack([bounds[:, 0].min(1), bounds[:, 1].max(1)])
 
     def refitted(self, vertices: Any, center: np.ndarray) -> Bvh:
         """The tree after the triangles have moved: of the same shape, or a new one if that would be too slow.

@@ -42,7 +42,7 @@ template <class... A> void emulate(void (*kernel)(A...), void** p, unsigned bloc
     each(kernel, p, blocks, threads, std::index_sequence_for<A...>());
 }
 """
-ENTRY = 'extern "C" void {0}_emulated(void** p, unsigned blocks, unsigned threads) {{ emulate(gk::{0}, p, blocks, threads); }}\n'
+ENTRY = 'extern "C" void {0}_emulated(void** p, int blocks, int threads) {{ emulate(gk::{0}, p, blocks, threads); }}\n'
 
 
 class DeviceArray(np.ndarray):

@@ -111,7 +111,9 @@ def test_key_does_not_depend_on_the_place(text, compiler, tmp_path):
     assert cache.key(text, compiler=compiler, **SETTINGS) == here
 
 
-@pytest.mark.parametrize("damage", [lambda b: b[:-1], lambda b: b[:20], lambda b: b"", lambda b: b[:40] + b"?" + b[41:]])
+@pytest.mark.parametrize(
+    "damage", [lambda b: b[:-1], lambda b: b[:20], lambda b: b"", lambda b: b[:40] + b"?" + b[41:]], ids=range(4)
+)
 def test_damaged_entries_are_made_anew(text, compiler, home, damage):
     good = cache.cubin(text, compiler=compiler, **SETTINGS)
     entry = only_entry(home)

@@ -13,18 +13,20 @@ from geomkit.mesh import shapes
 from geomkit.runtime import cuda, kernel, nvrtc
 from geomkit.runtime.kernel import Kernel
 from geomkit.spatial.bvh import Bvh
-from geomkit.spatial.closest_point import closest_point_adj, closest_point_fwd
+from geomkit.spatial.closest_point import closest_point_fwd
 from geomkit.spatial.query import point_codes
 from geomkit.spatial.winding_number import exact_winding_number_fwd, winding_number_fwd
 
 C_TYPES = {"P": ctypes.c_void_p, "d": ctypes.c_double, "f": ctypes.c_float, "i": ctypes.c_int, "Q": ctypes.c_uint64}
 F32 = np.dtype(np.float32)
+ALIKE = "on CUDA like the other arguments"
 
 
 @pytest.fixture
 def example():
     """A kernel that never runs: it has one parameter of each kind."""
-    row = "Bvh bvh, const real* points, int* order, uint64* codes, Node* nodes, int count, double beta, real weight, uint64 seed"
+    arrays = "Bvh bvh, const real* points, int* order, uint64* codes, Node* nodes"
+    row = f"{arrays}, int count, double beta, real weight, uint64 seed"
     made = Kernel("spatial/closest_point.cu", "closest_point_fwd", row)
     Kernel.registry.remove(made)
     return made
@@ -66,7 +68,9 @@ def test_pack(example, arguments, device_array):
     assert type(pack(example, arguments, np.dtype(np.float64))[0][8]) is np.float64
 
 
-@pytest.mark.parametrize(("levels", "entries"), [(0, 64), (9, 64), (10, 128), (18, 128), (36, 256), (37, 680), (96, 680)])
+@pytest.mark.parametrize(
+    ("levels", "entries"), [(0, 64), (9, 64), (10, 128), (18, 128), (36, 256), (37, 680), (96, 680)]
+)
 def test_stack_fits_the_tree(example, arguments, levels, entries):
     arguments[0].levels = levels
     assert pack(example, arguments)[1] == entries >= 7 * levels + 1
@@ -75,11 +79,11 @@ def test_stack_fits_the_tree(example, arguments, levels, entries):
 @pytest.mark.parametrize(
     ("index", "value", "text"),
     [
-        (0, SimpleNamespace(device="cpu", levels=3, dtype=F32, fields=()), "bvh: expected a structure Bvh on CUDA like the"),
-        (0, 3, "bvh: expected a structure Bvh on CUDA like the other arguments, got 3"),
-        (1, np.zeros((4, 3), F32), "points: expected a C-contiguous float32 array on CUDA like the other .* a NumPy array"),
-        (1, None, "points: expected a C-contiguous float32 array on CUDA like the other arguments, got builtins.NoneType"),
-        (2, np.zeros(4, np.int32), "order: expected a C-contiguous int32 array on CUDA like the other arguments, got a NumPy"),
+        (0, SimpleNamespace(device="cpu", levels=3, dtype=F32, fields=()), f"bvh: expected a structure Bvh {ALIKE}"),
+        (0, 3, f"bvh: expected a structure Bvh {ALIKE}, got 3"),
+        (1, np.zeros((4, 3), F32), f"points: expected a C-contiguous float32 array {ALIKE}, got a NumPy array"),
+        (1, None, f"points: expected a C-contiguous float32 array {ALIKE}, got builtins.NoneType"),
+        (2, np.zeros(4, np.int32), f"order: expected a C-contiguous int32 array {ALIKE}, got a NumPy array"),
         (5, 7.0, "count: expected int, got 7.0"),
         (5, 1 << 31, "count: expected int, got 2147483648"),
         (6, "2", "beta: expected double, got builtins.str"),
@@ -113,7 +117,7 @@ def test_error_of_number_and_device(example, arguments, device_array):
     with pytest.raises(TypeError, match="closest_point_fwd: expected 9 arguments after n, got 8"):
         pack(example, arguments[:-1])
     arguments[3] = device_array(arguments[3], device=1)
-    with pytest.raises(TypeError, match="codes: is on CUDA device 1, others are on 0"):
+    with pytest.raises(TypeError, match="codes: expected arrays of one device, got one on CUDA device 1, others on 0"):
         pack(example, arguments)
 
 
@@ -140,7 +144,8 @@ def test_launch(example, arguments, stand_in, tmp_path, monkeypatch):
     monkeypatch.setenv("GEOMKIT_CACHE_DIR", str(tmp_path / "cache"))
     example(1000, *arguments)
     example(300, *arguments)
-    assert [call[:3] for call in stand_in.calls] == [("closest_point_fwd", (4,), (256,)), ("closest_point_fwd", (2,), (256,))]
+    calls = [("closest_point_fwd", (4,), (256,)), ("closest_point_fwd", (2,), (256,))]
+    assert [call[:3] for call in stand_in.calls] == calls
     assert [code[:4] for code in stand_in.loaded] == [b"\x7fELF"]
     arguments[0].levels = 12
     example(1000, *arguments)
@@ -162,7 +167,7 @@ def test_cupy_is_missing(monkeypatch):
 
     monkeypatch.setattr(cuda.importlib, "import_module", missing)
     cuda.cupy.cache_clear()
-    with pytest.raises(DeviceError, match=r'needs CuPy \(No module named \'cupy\'\): pip install "geomkit-diff\[cuda13\]"'):
+    with pytest.raises(DeviceError, match=r'needs CuPy \(No module .*\): pip install "geomkit-diff\[cuda13\]"'):
         cuda.cupy()
     assert not cuda.available()
     with pytest.raises(TypeError, match="point_codes: points: expected a NumPy array .*, got builtins.list"):
@@ -273,7 +278,9 @@ def test_emulated_launches(recorded, emulated):
     for launched, n, before, after, dtype in recorded:
         if launched.parameters[0].type == "Bvh":
             continue
-        on_device = [emulated(a) if isinstance(a, np.ndarray) else on_cuda(a) if hasattr(a, "fields") else a for a in before]
+        on_device = [
+            emulated(a) if isinstance(a, np.ndarray) else on_cuda(a) if hasattr(a, "fields") else a for a in before
+        ]
         launched(n, *on_device, dtype=dtype)
         for a, expected in zip(on_device, after, strict=True):
             if isinstance(expected, np.ndarray):
@@ -328,7 +335,8 @@ def test_devices_winding_number(meshes):
 @pytest.mark.parametrize("sign", [m for m in METHODS if m != "unsigned"])
 def test_devices_signed_distance(meshes, sign):
     xp, points = cuda.cupy(), queries(5000).astype(meshes[0].dtype)
-    close(gk.signed_distance(meshes[1], xp.asarray(points), sign=sign), gk.signed_distance(meshes[0], points, sign=sign))
+    expected = gk.signed_distance(meshes[0], points, sign=sign)
+    close(gk.signed_distance(meshes[1], xp.asarray(points), sign=sign), expected)
 
 
 @needs_device

@@ -21,7 +21,7 @@ def text(tmp_path):
     """A kernel file with a header that it names relative to itself."""
     (tmp_path / "core").mkdir()
     (tmp_path / "kernels").mkdir()
-    (tmp_path / "core" / "half.h").write_text("__device__ inline GK_REAL half(GK_REAL a) { return GK_REAL(0.5) * a; }\n")
+    (tmp_path / "core" / "half.h").write_text("__device__ inline GK_REAL half(GK_REAL a) { return a / 2; }\n")
     path = tmp_path / "kernels" / "scale.cu"
     path.write_text(TEXT)
     return path
@@ -51,7 +51,8 @@ def test_options(compiler, text):
 
 def test_error_begins_with_the_first_error(compiler, text):
     text.write_text(TEXT.replace("half(a[n])", "missing(a)").replace("}", "    int unused;\n}"))
-    with pytest.raises(DeviceError, match=r"^scale\.cu, sm_90, float: .*scale\.cu\(3\): error: identifier \"missing\"") as caught:
+    first = r"^scale\.cu, sm_90, float: .*scale\.cu\(3\): error: identifier \"missing\""
+    with pytest.raises(DeviceError, match=first) as caught:
         compiler.compile(text, architecture="sm_90", real="float")
     assert "unused" in str(caught.value)
 
@@ -68,7 +69,7 @@ def test_warning(compiler, text):
     with pytest.warns(RuntimeWarning, match="unused"):
         compiler.compile(text, architecture="sm_90", real="float")
     with pytest.raises(DeviceError, match="unused"):
-        compiler.compile(text, architecture="sm_90", real="float", options=["-warning-as-error=all-warnings"])
+        compiler.compile(text, architecture="sm_90", real="float", options=["--warning-as-error=all-warnings"])
 
 
 def test_threads_compile_at_once(compiler, text):

@@ -35,7 +35,8 @@ GK_FN int split_at(const uint64* codes, int begin, int end) {
     return high;
 }
 
-// Splits each range of a level into up to eight, always the one with the largest cell, until all are packets.
+// Splits each range of a level into up to eight, always the one with the largest cell, of equal ones that with the most
+// triangles, until all are packets.
 GK_KERNEL split_ranges(int n, const uint64* codes, const int* ranges, int* children, int* inner, int* leaves) {
     GK_EACH(i, n) {
         int begin[WIDTH] = {ranges[2 * i]}, end[WIDTH] = {ranges[2 * i + 1]}, prefix[WIDTH];
@@ -43,8 +44,11 @@ GK_KERNEL split_ranges(int n, const uint64* codes, const int* ranges, int* child
         int count = 1;
         while (count < WIDTH) {
             int open = -1;
-            for (int k = 0; k < count; ++k)
-                if (end[k] - begin[k] > WIDTH && (open < 0 || prefix[k] < prefix[open])) open = k;
+            for (int k = 0; k < count; ++k) {
+                int size = end[k] - begin[k];
+                if (size <= WIDTH) continue;
+                if (open < 0 || prefix[k] < prefix[open] || (prefix[k] == prefix[open] && size > end[open] - begin[open])) open = k;
+            }
             if (open < 0) break;
             int middle = split_at(codes, begin[open], end[open]);
             for (int k = count++; k > open + 1; --k) begin[k] = begin[k - 1], end[k] = end[k - 1], prefix[k] = prefix[k - 1];
