@@ -9,7 +9,7 @@ import geomkit as gk
 
 
 def knot(sections: int = 200, sides: int = 20) -> gk.Mesh:
-    """A trefoil: a tube about the closed curve ((2 + cos 3t) cos 2t, (2 + cos 3t) sin 2t, sin 3t). Closed, one handle."""
+    """A trefoil: a tube about the curve ((2 + cos 3t) cos 2t, (2 + cos 3t) sin 2t, sin 3t). Closed, with one handle."""
     t = np.arange(sections) * (2 * np.pi / sections)
     ring = 2 + np.cos(3 * t)
     curve = np.stack([ring * np.cos(2 * t), ring * np.sin(2 * t), np.sin(3 * t)], axis=1)

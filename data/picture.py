@@ -1,7 +1,8 @@
 """Makes the picture of the README, every distance of it geomkit's: `python data/picture.py [FILE]`.
 
-A trefoil stands half sunk in a plane that shows its signed distance. The knot is found by sphere tracing, in steps of the
-distance; what shade falls on it and on the plane are distances, too.
+A trefoil stands half sunk in a plane that shows its signed distance; of the three arcs above the plane one is left out,
+so that the inside is seen. The arcs are found by sphere tracing, in steps of the distance, and shade is a matter of
+distances, too.
 """
 
 import sys
@@ -9,22 +10,29 @@ from pathlib import Path
 
 import numpy as np
 from make import knot
-from matplotlib.image import imsave
 from numpy.typing import NDArray
 from PIL import Image
 
 import geomkit as gk
 
-WIDTH, HEIGHT, SAMPLES = 1200, 540, 2  # pixels, and rays a pixel along each axis
-EYE, TARGET, FIELD = np.array([3.2, -11.5, 9.4]), np.array([0.15, -0.25, 0.1]), 0.335
+WIDTH, HEIGHT, SAMPLES = 920, 412, 3  # pixels, and rays a pixel along each axis
+EYE, TARGET, FIELD = np.array([1.5, -11.0, 10.6]), np.array([-0.17, -0.86, 0.0]), 0.26
+LEFT_OUT = 1 / 12 + 1 / 3  # where along the curve the middle of that arc is
 LIGHT = np.array([-0.55, -0.25, 0.8]) / np.linalg.norm([-0.55, -0.25, 0.8])
-HALF = np.array([6.6, 4.6])  # of the plane's rectangle
+HALF = np.array([6.1, 4.2])  # of the plane's rectangle
 
 Array = NDArray[np.float64]
 
 
-def field(mesh: gk.Mesh, points: Array) -> Array:
-    return gk.signed_distance(mesh, points, sign="pseudonormal").astype(np.float64)
+def field(mesh: gk.Mesh, points: Array, *, sign: str = "unsigned") -> Array:
+    return gk.signed_distance(mesh, points, sign=sign).astype(np.float64)
+
+
+def visible(whole: gk.Mesh, sides: int) -> gk.Mesh:
+    """The knot without its front arc above the plane."""
+    height = whole.vertices_array[whole.faces_array, 2].max(axis=1)
+    turn = np.arange(whole.n_faces) / (2 * sides) / (whole.n_vertices / sides)  # along the curve, from 0 to 1
+    return gk.Mesh(whole.vertices_array, whole.faces_array[(height < 0) | (np.abs(turn - LEFT_OUT) > 1 / 6)])
 
 
 def rays() -> tuple[Array, Array]:
@@ -86,7 +94,7 @@ def plane_colour(distance: Array) -> Array:
     colour = np.where((distance < 0)[:, None], inside, outside) ** 1.7
     step = np.where(distance < 0, 0.1, 0.2)
     from_line = np.abs(distance / step - np.round(distance / step)) * step
-    colour *= 1 - 0.30 * np.clip(1.6 - from_line / 0.012, 0, 1)[:, None]
+    colour *= 1 - 0.36 * np.clip(1.6 - from_line / 0.014, 0, 1)[:, None]
     return colour * np.clip((np.abs(distance) - 0.022) / 0.012, 0.02, 1)[:, None]
 
 
@@ -102,10 +110,11 @@ def shade(mesh: gk.Mesh, points: Array, normal: Array, albedo: Array, direction:
 
 
 def render() -> Array:
-    """(H, W, 3) linear colours."""
-    mesh = knot(640, 64)
+    """(H, W, 4) linear colours and coverage, an axis of samples behind H and W."""
+    whole = knot(640, 64)
+    mesh = visible(whole, 64)
     origin, direction = rays()
-    colour = np.ones((len(direction), 3))
+    colour = np.zeros((len(direction), 4))
 
     ground = -origin[:, 2] / direction[:, 2]
     at = origin + ground[:, None] * direction
@@ -120,25 +129,28 @@ def render() -> Array:
 
     for part in np.array_split(np.flatnonzero(on_plane & ~on_knot), 4):
         up = np.broadcast_to([0.0, 0.0, 1.0], (len(part), 3))
-        albedo = plane_colour(field(mesh, at[part]))
-        colour[part] = shade(mesh, at[part], up, albedo, direction[part], 0.0)
+        albedo = plane_colour(field(whole, at[part], sign="pseudonormal"))
+        colour[part, :3] = shade(mesh, at[part], up, albedo, direction[part], 0.0)
     for part in np.array_split(np.flatnonzero(on_knot), 4):
         points = origin[part] + hit[part, None] * direction[part]
         near = gk.closest_point(mesh, points)
-        normal = (mesh.vertex_normals[mesh.faces_array[near.face]] * near.barycentric[:, :, None]).sum(axis=1)
+        normal = (whole.vertex_normals[mesh.faces_array[near.face]] * near.barycentric[:, :, None]).sum(axis=1)
         normal = (normal / np.linalg.norm(normal, axis=1, keepdims=True)).astype(np.float64)
         albedo = np.broadcast_to([0.10, 0.36, 0.52], points.shape)
-        colour[part] = shade(mesh, points, normal, albedo, direction[part], 0.55)
-    return colour.reshape(HEIGHT, SAMPLES, WIDTH, SAMPLES, 3)
+        colour[part, :3] = shade(mesh, points, normal, albedo, direction[part], 0.55)
+    colour[:, 3] = on_plane | on_knot
+    return colour.reshape(HEIGHT, SAMPLES, WIDTH, SAMPLES, 4)
 
 
 def encoded(linear: Array) -> Array:
-    """sRGB of linear colours, averaged over the rays of each pixel."""
-    clipped = np.clip(linear, 0, 1).mean(axis=(1, 3))
-    return np.where(clipped <= 0.0031308, 12.92 * clipped, 1.055 * clipped ** (1 / 2.4) - 0.055)
+    """sRGB of linear colours, averaged over the rays of each pixel, with the share of rays that met something."""
+    mean = np.clip(linear, 0, 1).mean(axis=(1, 3))
+    colour, cover = mean[:, :, :3] / np.maximum(mean[:, :, 3:], 1e-9), mean[:, :, 3:]
+    colour = np.where(colour <= 0.0031308, 12.92 * colour, 1.055 * colour ** (1 / 2.4) - 0.055)
+    return np.concatenate([colour, cover], axis=2)
 
 
 if __name__ == "__main__":
     path = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).with_name("signed_distance.png")
-    imsave(path, encoded(render()))
-    Image.open(path).convert("RGB").quantize(160, dither=Image.Dither.FLOYDSTEINBERG).save(path, optimize=True)
+    pixels = np.uint8(3 * np.round(85 * encoded(render())))  # in steps of 3, which nobody sees and PNG packs better
+    Image.fromarray(pixels).save(path, optimize=True)

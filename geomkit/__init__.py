@@ -6,6 +6,13 @@ from geomkit.implicit.grid import SdfGrid as SdfGrid, sdf_grid as sdf_grid
 from geomkit.implicit.signed_distance import contains as contains, signed_distance as signed_distance
 from geomkit.mesh import shapes as shapes
 from geomkit.mesh.io import load_mesh as load_mesh
+from geomkit.mesh.measure import (
+    area as area,
+    face_areas as face_areas,
+    face_normals as face_normals,
+    vertex_normals as vertex_normals,
+    volume as volume,
+)
 from geomkit.mesh.mesh import Mesh as Mesh
 from geomkit.runtime.host import num_threads as num_threads, set_num_threads as set_num_threads
 from geomkit.spatial.bounds import bounds as bounds

@@ -16,7 +16,7 @@ from geomkit.runtime.kernel import STRUCTS, Kernel, Parameter
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120")
 SOURCES = ptxas.sources()
 OPTIONS = ("-DGK_STACK=64", "--warning-as-error=all-warnings")
-OPTIONAL = {"cupy", "torch", "jax", "typer", "rich", "matplotlib", "warp", "open3d", "igl", "fcpw", "trimesh"}
+OPTIONAL = {"cupy", "torch", "jax", "warp", "open3d", "igl", "fcpw"}
 
 
 def import_all():

@@ -168,11 +168,11 @@ class Builder {
     Reference* references;
     std::unique_ptr<Reference[]> storage;
 
-    Builder(int n, const real* vertices, const int* faces, const double* center)
+    Builder(int n, const real* vertices, const int* faces, const double* place)
         : slots(new Slot[2 * (size_t)n]), storage(new Reference[2 * (size_t)n]), n_(n) {
         references = storage.get();
         Box box = NOTHING, centroids = NOTHING;
-        bound(vertices, faces, center, box, centroids);
+        bound(vertices, faces, place, box, centroids);
         slots[0].lower = box.lower, slots[0].upper = box.upper;
         // Split together what is large, then each alone what is medium, then build what is small.
         std::vector<Range> medium, small;
@@ -190,7 +190,8 @@ class Builder {
   private:
     int n_;
 
-    void bound(const real* vertices, const int* faces, const double* center, Box& box, Box& centroids) {
+    void bound(const real* vertices, const int* faces, const double* place, Box& box, Box& centroids) {
+        const double inverse = 1 / place[3];
         int blocks = (n_ + BLOCK - 1) / BLOCK;
         std::vector<Box> part(2 * blocks, NOTHING);
         parallel_for(blocks, 1, [&](int first, int last) {
@@ -200,7 +201,7 @@ class Builder {
                     Box t = NOTHING;
                     for (int k = 0; k < 3; ++k) {
                         const real* v = vertices + 3 * (size_t)faces[3 * (size_t)f + k];
-                        Real4 p = {real(v[0] - center[0]), real(v[1] - center[1]), real(v[2] - center[2]), 0};
+                        Real4 p = {real((v[0] - place[0]) * inverse), real((v[1] - place[1]) * inverse), real((v[2] - place[2]) * inverse), 0};
                         t.add(p, p);
                     }
                     Real4 c = t.lower + t.upper;
@@ -485,11 +486,11 @@ class Fold {
 }  // namespace
 }  // namespace gk
 
-// Builds the tree of n > 0 faces. nodes has room for n nodes, leaf_faces for 8 n faces, level_start for MAX_DEPTH + 2
+// Builds the tree of n > 0 faces; place is the centre and the scale of the tree's coordinates. nodes has room for n nodes, leaf_faces for 8 n faces, level_start for MAX_DEPTH + 2
 // numbers. counts becomes (levels, nodes, packets). Returns 0, or 1 if the tree is too deep.
-GK_EXPORT int gk_sah_build(int n, const gk::real* vertices, const int* faces, const double* center, gk::Node* nodes,
+GK_EXPORT int gk_sah_build(int n, const gk::real* vertices, const int* faces, const double* place, gk::Node* nodes,
                            int* leaf_faces, int* level_start, int* counts) {
-    gk::Builder builder(n, vertices, faces, center);
+    gk::Builder builder(n, vertices, faces, place);
     gk::Fold fold(builder, nodes, leaf_faces, level_start);
     if (!fold.run()) return 1;
     counts[0] = fold.levels, counts[1] = fold.n_nodes, counts[2] = fold.n_packets;

@@ -1,7 +1,8 @@
 // The tree that every query shares: nodes of eight children whose leaves are packets of up to eight triangles.
 //
 // Coordinates in the tree are relative to the mesh's centre, subtracted in double, so a mesh far from the origin keeps
-// its precision. Rows of eight are structures of arrays: one register holds one coordinate of all eight.
+// its precision, and in units of `scale`, a power of two near the mesh's size, so no product of lengths leaves the range
+// of the numbers and every threshold is relative to the mesh. Rows of eight are structures of arrays: one register holds one coordinate of all eight.
 #pragma once
 #include "../core/vec.h"
 
@@ -48,16 +49,31 @@ struct Bvh {
     const Frame* frames;
     const Moments* moments;
     double center[3];
+    double scale;
 };
 
 // A point of the world in the tree's coordinates.
-GK_FN Vec3 to_local(const Bvh& bvh, const real* points, int i) {
+GK_FN Vec3d to_local(const Bvh& bvh, const real* points, int i) {
     const real* p = points + 3 * (uint64)i;
-    return {real(p[0] - bvh.center[0]), real(p[1] - bvh.center[1]), real(p[2] - bvh.center[2])};
+    return (1 / bvh.scale) * Vec3d{p[0] - bvh.center[0], p[1] - bvh.center[1], p[2] - bvh.center[2]};
 }
 
 GK_FN Vec3 to_world(const Bvh& bvh, Vec3 p) {
-    return {real(p.x + bvh.center[0]), real(p.y + bvh.center[1]), real(p.z + bvh.center[2])};
+    return {real(p.x * bvh.scale + bvh.center[0]), real(p.y * bvh.scale + bvh.center[1]), real(p.z * bvh.scale + bvh.center[2])};
+}
+
+// A query point in the tree's coordinates. One so far away that its squared distance would overflow is brought nearer along
+// its direction, to where the mesh is a speck all the same; its distance is `factor` times what it is from there.
+struct Located {
+    Vec3 p;
+    double factor;
+};
+GK_FN Located locate(const Bvh& bvh, const real* points, int i) {
+    const double limit = IS_FLOAT ? 1e15 : 1e150;
+    Vec3d p = to_local(bvh, points, i);
+    double far = max(max(abs(p.x), abs(p.y)), abs(p.z));
+    double factor = far > limit ? far / limit : 1;
+    return {to_real((1 / factor) * p), factor};
 }
 
 GK_FN Vec3 corner(const Packet& packet, int k, int lane) {

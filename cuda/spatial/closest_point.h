@@ -76,6 +76,7 @@ GK_FN void nearest_triangle(const Bvh& bvh, Vec3 p, Nearest& best) {
 
 struct Query {
     Vec3 p;
+    double factor;  // see Located
     Nearest best;
 };
 
@@ -164,7 +165,10 @@ GK_FN void nearest_triangles(const Bvh& bvh, Query* queries, int n) {
 // The nearest triangles of queries begin .. end - 1 in `order`, in the tree's coordinates.
 GK_FN int nearest_group(const Bvh& bvh, const real* points, const int* order, int begin, int end, Query* queries) {
     int n = end - begin;
-    for (int i = 0; i < n; ++i) queries[i] = {to_local(bvh, points, order[begin + i]), no_triangle()};
+    for (int i = 0; i < n; ++i) {
+        Located at = locate(bvh, points, order[begin + i]);
+        queries[i] = {at.p, at.factor, no_triangle()};
+    }
     if (GROUP == 1) {
         nearest_triangle(bvh, queries[0].p, queries[0].best);
         return n;
@@ -206,6 +210,8 @@ GK_FN Closest closest_of(const Bvh& bvh, const Query* queries, int j, int n) {
     return r;
 }
 
+// A distance of the tree in the world's unit.
+GK_FN real world_distance(const Bvh& bvh, const Query& q, real distance) { return real(distance * (q.factor * bvh.scale)); }
 GK_FN int face_of(const Bvh& bvh, const Query& q) { return bvh.packets[q.best.packet].face[q.best.lane]; }
 
 }  // namespace gk

@@ -23,7 +23,12 @@ from geomkit.runtime import host
 
 __all__ = ["main"]
 
-JOBS: dict[str, Callable[[Arena], None]] = {"distance": distance, "winding": winding, "build": build}
+# What runs each job, and the number of runs of each contender: the shorter a run, the more of them.
+JOBS: dict[str, tuple[Callable[[Arena], None], int]] = {
+    "distance": (distance, 3),
+    "winding": (winding, 5),
+    "build": (build, 15),
+}
 
 OWN_FAILED, PEER_FAILED = 1, 3  # 2 is argparse's, for a wrong command
 
@@ -48,6 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(str(error))
     kinds = _installed(options.peers)
     rows: list[Row] = []
+    run, rounds = JOBS[options.job]
     with ExitStack() as stack:
         outputs = [sys.stdout]
         if options.json:
@@ -60,10 +66,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         for name, mesh in meshes:
             arena = Arena(
-                name, mesh, [kind(mesh) for kind in kinds], options.points, options.repeat,
+                name, mesh, [kind(mesh) for kind in kinds], options.points, options.repeat or rounds,
                 min(options.checked, options.points), np.random.default_rng(options.seed), report,
             )  # fmt: skip
-            JOBS[options.job](arena)
+            run(arena)
             rows += arena.rows
     table(rows)
     failed = [row for row in rows if row.check != "ok"]
@@ -81,21 +87,30 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("job", choices=list(JOBS))
     parser.add_argument("meshes", metavar="MESH", nargs="+", type=Path, help="an OBJ, PLY, STL, OFF or GLB file")
-    parser.add_argument("--points", type=_positive, default=200_000, help="query points (default 200000)")
-    parser.add_argument("--repeat", type=_positive, default=3, help="runs of each, the best counts (default 3)")
+    parser.add_argument("--points", metavar="N", type=_positive, default=200_000, help="query points (default 200000)")
+    parser.add_argument(
+        "--repeat", metavar="N", type=_positive, help=f"runs of each, the best counts (default {_defaults()})"
+    )
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the rows to this file, too")
     parser.add_argument(
         "--peers",
+        metavar="PEER,...",
         type=_peers,
         default=list(PEERS.values()),
         help=f"some of {','.join(PEERS)}, or none (default: all that are installed)",
     )
-    parser.add_argument("--threads", type=_positive, help="processors for geomkit and peers (default: all)")
     parser.add_argument(
-        "--checked", type=_positive, default=1000, help="points whose values are checked (default 1000)"
+        "--threads", metavar="N", type=_positive, help="processors for geomkit and peers (default: all)"
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the points (default 0)")
+    parser.add_argument(
+        "--checked", metavar="N", type=_positive, default=1000, help="points whose values are checked (default 1000)"
+    )
+    parser.add_argument("--seed", metavar="N", type=int, default=0, help="of the points (default 0)")
     return parser
+
+
+def _defaults() -> str:
+    return ", ".join(f"{rounds} for {job}" for job, (_, rounds) in JOBS.items())
 
 
 def _positive(text: str) -> int:

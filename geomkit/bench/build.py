@@ -41,10 +41,15 @@ def build(arena: Arena) -> None:
     tree = Bvh(*arrays, mesh.center)
     part("frames", lambda: _afresh(tree, "frames"))
     part("moments", lambda: _afresh(tree, "moments"))
-    part("topology", lambda: Topology(*arrays))
+    part("topology", lambda: _census(Topology(*arrays)))
     part("pseudonormals", lambda: Pseudonormals(mesh))
     part("choice of sign", lambda: choose_auto(mesh))
     part("all, and one signed distance", lambda: gk.signed_distance(mesh.copy(), points[:1]))
+
+
+def _census(topology: Topology) -> Any:
+    """What signs need of the topology, which makes its parts when they are first asked for."""
+    return topology.is_closed, topology.is_oriented, topology.edge_twin
 
 
 def _afresh(tree: Bvh, name: str) -> Any:

@@ -63,8 +63,8 @@ class Arena:
 
         Args:
             job: what the rows call it.
-            tasks: the first is geomkit's, which the ratios refer to; those of contenders on one thread refer to the first
-                of geomkit's on one thread. None is a peer that does not do this.
+            tasks: the first is geomkit's, which the ratios refer to; those of contenders on one thread refer to the
+                first of geomkit's on one thread. None is a peer that does not do this.
             check: (task, its first values) to what is right and wrong with them; None where there is nothing to check.
             per_triangle: tasks work on triangles, not on points.
         """

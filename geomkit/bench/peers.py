@@ -1,7 +1,7 @@
 """The libraries that geomkit is measured against, each asked in the way that is fastest for it.
 
-A peer's trees are built before the clock starts, where its interface allows that; where it builds anew in every call, the
-time of a call with one point is taken off. Points are already in the peer's own form.
+A peer's trees are built before the clock starts, where its interface allows that; where it builds anew in every call,
+the time of a call with one point is taken off. Points are already in the peer's own form.
 """
 
 from __future__ import annotations
@@ -169,6 +169,7 @@ class Libigl(Peer):
 
     def signed_distance(self, points: np.ndarray) -> Task:
         queries = points.astype(np.float64)
+        # It scales the distance by 1 - 2 |winding number|, which the check notices.
         kind = self.igl.SIGNED_DISTANCE_TYPE_FAST_WINDING_NUMBER
 
         def run(q: np.ndarray) -> Any:

@@ -73,7 +73,7 @@ def table(rows: Sequence[Row]) -> None:
         box=box.SIMPLE_HEAD, caption="ratio: time over geomkit's on as many threads; with setup: trees included"
     )
     for name in ("job", "mesh", "who"):
-        result.add_column(name)
+        result.add_column(name, no_wrap=True)
     for name in ("threads", "points", "ms", "M/s", "ratio", "cpu ratio", "with setup", "error"):
         result.add_column(name, justify="right")
     result.add_column("check")
@@ -100,7 +100,7 @@ def table(rows: Sequence[Row]) -> None:
         )
     # A file or a pipe has no width of its own.
     console = Console(stderr=True)
-    Console(stderr=True, width=max(console.width, 150)).print(result)
+    Console(stderr=True, width=max(console.width, 180)).print(result)
 
 
 def _number(value: float | None, form: str, scale: float = 1.0) -> str:

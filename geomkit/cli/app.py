@@ -64,7 +64,7 @@ def info(mesh: MeshFile, as_json: Json = False) -> None:
 def sdf(
     mesh: MeshFile,
     output: Annotated[Path, typer.Option("-o", "--output", help="A .npz, .npy or .vti file.")],
-    resolution: Annotated[int | None, typer.Option(help="Samples along the longest side (128 unless --spacing).")] = None,
+    resolution: Annotated[int | None, typer.Option(help="Samples along the longest side; 128 if none.")] = None,
     spacing: Annotated[float | None, typer.Option(help="Between samples, instead of --resolution.")] = None,
     padding: Annotated[float, typer.Option(help="Left free around the mesh, as a share of its longest side.")] = 0.1,
     sign: Sign = "auto",

@@ -22,7 +22,7 @@ STEPS = np.logspace(-9, -2, 22)  # of finite differences, as shares of the mesh'
 def shipped(name: str) -> Path:
     """A mesh file that ships: inside the installed package, or in the folder `data` of a checkout."""
     package = Path(geomkit.__file__).resolve().parent
-    for folder in (package / "_data", package.parent / "data"):
+    for folder in (package / "data", package.parent / "data"):
         if (folder / name).exists():
             return folder / name
     raise FileNotFoundError(f"the mesh {name} is missing from {package / '_data'}: run `pip install .`")
@@ -75,12 +75,13 @@ def slice_of(mesh: Mesh) -> dict[str, Any]:
 
 def slice_figure(grid: dict[str, Any]) -> Any:
     """The slice in two colours, with lines of equal distance and the surface in black."""
-    from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.colors import LinearSegmentedColormap, TwoSlopeNorm
     from matplotlib.figure import Figure
 
     x, y, distance = grid["x"], grid["y"], grid["distance"].T
     colours = ["#0b2a4a", "#1f6f9f", "#a9d6e5", "#fffaf0", "#fcd9a0", "#ee8a3c", "#8f3b12"]
-    limit = float(np.abs(distance).max())
+    high = max(float(distance.max()), 1e-9 * float(np.abs(distance).max()))
+    low = min(float(distance.min()), -0.05 * high)
     aspect = (y[-1] - y[0]) / (x[-1] - x[0])
     figure = Figure(figsize=(8, 8 * aspect * 0.86 + 0.5), dpi=120, layout="constrained")
     axes = figure.add_subplot()
@@ -89,12 +90,12 @@ def slice_figure(grid: dict[str, Any]) -> Any:
         origin="lower",
         extent=(x[0], x[-1], y[0], y[-1]),
         cmap=LinearSegmentedColormap.from_list("distance", colours),
-        vmin=-limit,
-        vmax=limit,
+        norm=TwoSlopeNorm(0.0, low, high),
         interpolation="bilinear",
     )
-    lines = np.linspace(-limit, limit, 33)
-    axes.contour(x, y, distance, levels=lines[np.abs(lines) > 1e-9 * limit], colors="#00000044", linewidths=0.6, linestyles="-")
+    for side in (low, high):
+        levels = np.sort(np.linspace(0, side, 15)[1:-1])
+        axes.contour(x, y, distance, levels=levels, colors="#00000044", linewidths=0.6, linestyles="-")
     axes.contour(x, y, distance, levels=[0.0], colors="black", linewidths=2.2)
     axes.set(xlabel=grid["labels"][0], ylabel=grid["labels"][1])
     axes.set_title("Signed distance on a slice; the surface is the black line")

@@ -134,11 +134,10 @@ def write_table(path: Path, columns: dict[str, np.ndarray]) -> None:
         names, formats, values = [], [], []
         for name, array in columns.items():
             digits = "%d" if array.dtype.kind == "i" else "%.9g" if array.dtype == np.float32 else "%.17g"
-            parts = [(f"{name}_{axis}", array[:, k]) for k, axis in enumerate("xyz")] if array.ndim == 2 else [(name, array)]
-            for part, column in parts:
-                names.append(part)
+            for k in range(array[0:1].size if array.ndim == 2 else 1):
+                names.append(f"{name}_{'xyz'[k]}" if array.ndim == 2 else name)
                 formats.append(digits)
-                values.append(column.tolist())
+                values.append((array[:, k] if array.ndim == 2 else array).tolist())
         row = ",".join(formats) + "\n"
         file.write((",".join(names) + "\n").encode())
         file.writelines((row % numbers).encode() for numbers in zip(*values, strict=True))

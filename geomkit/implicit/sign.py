@@ -132,10 +132,10 @@ def _on_host(array: Any) -> np.ndarray:
 
 
 def boundary_strength(mesh: Mesh) -> float:
-    """Length of the boundary over 4 pi: what bounds how fast the winding number changes away from the surface."""
+    """Length of the boundary, in the tree's unit, over 4 pi: bounds how fast the winding number changes off the surface."""
     edges, multiplicity = mesh.topology.unbalanced_edges("position")
     ends = _on_host(mesh.vertices_array).astype(np.float64)[edges]
-    return float((np.linalg.norm(ends[:, 1] - ends[:, 0], axis=1) * multiplicity).sum() / (4 * np.pi))
+    return float((np.linalg.norm(ends[:, 1] - ends[:, 0], axis=1) * multiplicity).sum() / (4 * np.pi * mesh.bvh.scale))
 
 
 class Pseudonormals:

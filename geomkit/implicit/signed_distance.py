@@ -28,7 +28,7 @@ signed_distance_fwd = Kernel(
 signed_distance_adj = Kernel(
     "implicit/signed_distance.cu",
     "signed_distance_adj",
-    "Pseudonormals normals, const real* vertices, const int* faces, const real* points, const int* face, "
+    "Bvh bvh, Pseudonormals normals, const real* vertices, const int* faces, const real* points, const int* face, "
     "const real* barycentric, const int* feature, const real* distance, int sign, const real* adj_distance, "
     "real* adj_points, real* adj_corners",
 )
@@ -116,7 +116,7 @@ def signed_distance_adjoint(
     normals = m.derived("pseudonormals", lambda mesh: pseudonormals(mesh, "pseudonormal")) if method != "unsigned" else None
     adj_corners = q.empty(3, 3)
     signed_distance_adj(
-        n, normals or pseudonormals(m, method), m.vertices_array, m.faces_array, q.array, near.face, near.barycentric,
+        n, m.bvh.struct(), normals or pseudonormals(m, method), m.vertices_array, m.faces_array, q.array, near.face, near.barycentric,
         near.feature, signed, METHODS[method], adj, adj_points, adj_corners,
     )  # fmt: skip
     return PointGradients(q.library.wrap(adj_points), q.library.wrap(corners_to_vertices(m, near.face, adj_corners)))

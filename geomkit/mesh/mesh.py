@@ -225,8 +225,8 @@ class Mesh:
         from geomkit.spatial.bvh import Bvh
 
         if self._earlier_bvh is not None and self._earlier_bvh.dtype == self.dtype:
-            return self._earlier_bvh.refitted(self.vertices_array, self.center)
-        return Bvh(self.vertices_array, self.faces_array, self.center)
+            return self._earlier_bvh.refitted(self.vertices_array, self.center, size=self.diagonal)
+        return Bvh(self.vertices_array, self.faces_array, self.center, size=self.diagonal)
 
     def derived(self, name: str, make: Callable[["Mesh"], Any]) -> Any:
         """What another layer computes from this mesh once: make(mesh), kept under the name."""

@@ -115,24 +115,19 @@ def cubin(
         compiler = nvrtc.library()
     options = tuple(options)
     name = key(text_path, compiler=compiler, architecture=architecture, real=real, options=options)
-    entry = problem = None
+    content = None
     try:
         entry = open_folder() / f"{name}.cubin"
         content = _read(entry)
-    except OSError as error:
-        content, problem = None, error
-    if content is not None:
-        return content
-    content = compiler.compile(text_path, architecture=architecture, real=real, options=options)
-    try:
-        if problem is None:
+        if content is None:
+            content = compiler.compile(text_path, architecture=architecture, real=real, options=options)
             _write(entry, content)
     except OSError as error:
-        problem = error
-    if problem is not None:
         warnings.warn(
-            f"compiled kernels are not kept ({problem}): set GEOMKIT_CACHE_DIR to a folder that can be written",
+            f"compiled kernels are not kept ({error}): set GEOMKIT_CACHE_DIR to a folder that can be written",
             RuntimeWarning,
             stacklevel=2,
         )
+    if content is None:
+        content = compiler.compile(text_path, architecture=architecture, real=real, options=options)
     return content

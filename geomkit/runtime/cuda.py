@@ -140,7 +140,8 @@ def pack(kernel: Kernel, n: int, arguments: tuple, real: np.dtype, array_type: t
     """
     if len(arguments) != len(kernel.parameters):
         raise TypeError(f"{kernel.name}: expected {len(kernel.parameters)} arguments after n, got {len(arguments)}")
-    values, stack, device = [np.int32(n)], STACKS[0], None
+    values: list[Any] = [np.int32(n)]
+    stack, device = STACKS[0], None
     for parameter, a in zip(kernel.parameters, arguments, strict=True):
         if parameter.pointer:
             _check_array(kernel, parameter, a, parameter.dtype(real), array_type)

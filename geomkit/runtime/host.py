@@ -120,12 +120,12 @@ def aligned_empty(n: int, dtype: np.dtype) -> np.ndarray:
     return raw[start : start + size].view(dtype)
 
 
-def sah_build(n: int, vertices: np.ndarray, faces: np.ndarray, center: np.ndarray, *outputs: np.ndarray) -> None:
+def sah_build(n: int, vertices: np.ndarray, faces: np.ndarray, place: np.ndarray, *outputs: np.ndarray) -> None:
     """Build the tree of n > 0 faces; `cuda/host/sah_build.cpp` says what the outputs are.
 
     Raises:
         RuntimeError: the tree would be deeper than queries allow for.
     """
-    arrays = (ctypes.c_void_p(pointer(a)) for a in (vertices, faces, center, *outputs))
+    arrays = (ctypes.c_void_p(pointer(a)) for a in (vertices, faces, place, *outputs))
     if kernel_library(vertices.dtype).gk_sah_build(ctypes.c_int(n), *arrays):
         raise RuntimeError("Bvh: the tree is too deep")

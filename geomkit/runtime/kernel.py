@@ -12,12 +12,13 @@ from geomkit.runtime import host
 
 # Structures that kernels take by value: field names and their codes, as in the module `struct`.
 STRUCTS: dict[str, tuple[tuple[str, str], ...]] = {
-    "Bvh": (("nodes", "P"), ("packets", "P"), ("frames", "P"), ("moments", "P"), ("cx", "d"), ("cy", "d"), ("cz", "d")),
+    "Bvh": (("nodes", "P"), ("packets", "P"), ("frames", "P"), ("moments", "P"), ("cx", "d"), ("cy", "d"), ("cz", "d"), ("scale", "d")),
     "Pseudonormals": (("faces", "P"), ("face_normals", "P"), ("edge_normals", "P"), ("vertex_normals", "P")),
 }
 _SCALARS = {"int": "i", "double": "d", "uint64": "Q"}
 _ARRAYS = {"int": np.dtype(np.int32), "double": np.dtype(np.float64), "uint64": np.dtype(np.uint64)}
 _FLOAT = np.dtype(np.float32)
+_SCALAR, _STRUCT, _INPUT, _OUTPUT = range(4)  # kinds of parameters
 
 _address_of = ctypes.addressof
 _byte_at = ctypes.c_char.from_buffer
@@ -32,6 +33,10 @@ class Parameter:
         kind = kind.removeprefix("const ")
         self.pointer = kind.endswith("*")
         self.type = kind.rstrip("*")
+        if self.pointer:
+            self.kind = _INPUT if self.constant else _OUTPUT
+        else:
+            self.kind = _STRUCT if self.type in STRUCTS else _SCALAR
 
     def dtype(self, real: np.dtype) -> np.dtype | None:
         """Element type of a pointer; None for a pointer to bytes of a structure."""
@@ -50,7 +55,8 @@ class Plan:
 
     def __init__(self, kernel: Kernel, real: np.dtype):
         self.pack = struct.Struct("@i" + "".join(p.code(real) for p in kernel.parameters)).pack
-        self.checks = [(p, p.dtype(real) if p.pointer else None) for p in kernel.parameters]
+        self.kinds = [p.kind for p in kernel.parameters]
+        self.array_types = [p.dtype(real) if p.pointer else None for p in kernel.parameters]
         library = host.kernel_library(real)
         self.entry = ctypes.cast(getattr(library, f"{kernel.name}_call"), ctypes.c_void_p).value
         self.launch = host.host_library().gk_parallel
@@ -84,41 +90,44 @@ class Kernel:
         Kernel.registry.append(self)
 
     def __call__(self, n: int, *arguments: Any, dtype: np.dtype | None = None) -> None:
-        if dtype is not None:
-            real = dtype
-        elif self._real is not None:
-            real = arguments[self._real].dtype
-        elif self._structures:
-            raise TypeError(f"{self.name}: no argument tells the precision of the structures: pass dtype")
-        else:
-            real = _FLOAT
+        if len(arguments) != len(self.parameters):
+            raise TypeError(f"{self.name}: expected {len(self.parameters)} arguments after n, got {len(arguments)}")
+        real = self._precision(arguments) if dtype is None else dtype
         plan = self._plans.get(real)
         if plan is None:
             plan = self._plan(real)
         values = [n]
-        try:
-            for (parameter, dtype), a in zip(plan.checks, arguments, strict=True):
-                if parameter.pointer:
-                    if type(a) is not np.ndarray:
-                        return self._launch_cuda(n, arguments, real)
-                    if not a.flags.c_contiguous or (dtype is not None and a.dtype != dtype):
-                        raise self._misfit(parameter, dtype, a)
-                    if a.flags.writeable and a.size:
-                        values.append(_address_of(_byte_at(a)))
-                    elif parameter.constant or not a.size:
-                        values.append(a.ctypes.data)
-                    else:
-                        raise self._misfit(parameter, dtype, a)
-                elif parameter.type in STRUCTS:
-                    if a.device == "cuda":
-                        return self._launch_cuda(n, arguments, real)
-                    values.extend(a.fields)
-                else:
-                    values.append(a)
-        except AttributeError:
-            raise TypeError(f"{self.name}: expected arrays for pointer parameters") from None
+        for kind, array_type, a in zip(plan.kinds, plan.array_types, arguments, strict=True):
+            if kind == _SCALAR:
+                values.append(a)
+            elif kind == _STRUCT:
+                if a.device == "cuda":
+                    return self._launch_cuda(n, arguments, real)
+                values.extend(a.fields)
+            elif type(a) is not np.ndarray:
+                return self._launch_cuda(n, arguments, real)
+            else:
+                if array_type is not None and a.dtype != array_type:
+                    raise self._misfit(arguments, plan)
+                try:
+                    values.append(_address_of(_byte_at(a)))
+                except (TypeError, ValueError):  # read-only, empty, or not contiguous
+                    if not a.flags.c_contiguous or (kind == _OUTPUT and a.size and not a.flags.writeable):
+                        raise self._misfit(arguments, plan) from None
+                    values.append(a.ctypes.data)
         if n > 0:
             plan.launch(plan.entry, plan.pack(*values), n, self.grain)
+
+    def _precision(self, arguments: tuple) -> np.dtype:
+        if self._real is not None:
+            real = getattr(arguments[self._real], "dtype", None)
+            if real is None:
+                name = self.parameters[self._real].name
+                raise TypeError(f"{self.name}: {name}: expected an array, got {type(arguments[self._real]).__name__}")
+            return real
+        if self._structures:
+            raise TypeError(f"{self.name}: no argument tells the precision of the structures: pass dtype")
+        return _FLOAT
 
     def _plan(self, real: np.dtype) -> Plan:
         if real not in host.REAL:
@@ -126,14 +135,23 @@ class Kernel:
         plan = self._plans[real] = Plan(self, real)
         return plan
 
-    def _misfit(self, parameter: Parameter, dtype: np.dtype | None, a: np.ndarray) -> TypeError:
+    def _misfit(self, arguments: tuple, plan: Plan) -> TypeError:
+        """The error for the first array that does not fit."""
+        for parameter, array_type, a in zip(self.parameters, plan.array_types, arguments, strict=True):
+            if not parameter.pointer:
+                continue
+            right = array_type is None or a.dtype == array_type
+            if not (right and a.flags.c_contiguous and (parameter.constant or a.flags.writeable or not a.size)):
+                break
         kind = "" if parameter.constant else "writeable "
         return TypeError(
-            f"{self.name}: {parameter.name}: expected a C-contiguous {kind}{dtype or 'structure'} array, "
+            f"{self.name}: {parameter.name}: expected a C-contiguous {kind}{array_type or 'structure'} array, "
             f"got {a.dtype} with strides {a.strides}, {'writeable' if a.flags.writeable else 'read-only'}"
         )
 
     def _launch_cuda(self, n: int, arguments: tuple, real: np.dtype) -> None:
+        if any(isinstance(a, (list, tuple)) for a in arguments):
+            raise TypeError(f"{self.name}: expected arrays, got a list")
         from geomkit.runtime import cuda
 
         cuda.launch(self, n, arguments, real)

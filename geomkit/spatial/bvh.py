@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +16,7 @@ from geomkit.runtime.kernel import Kernel
 pack_triangles = Kernel(
     "spatial/bvh.cu",
     "pack_triangles",
-    "const real* vertices, const int* faces, const int* leaf_faces, double cx, double cy, double cz, Packet* packets",
+    "const real* vertices, const int* faces, const int* leaf_faces, double cx, double cy, double cz, double scale, Packet* packets",
 )
 fit_boxes = Kernel("spatial/bvh.cu", "fit_boxes", "int first, const Packet* packets, Node* nodes", grain=64)
 sah_cost = Kernel("spatial/bvh.cu", "sah_cost", "const Node* nodes, double* cost")
@@ -85,6 +86,8 @@ class Bvh:
         vertices: (V, 3) float32 or float64 array, NumPy's or CuPy's.
         faces: (F, 3) int32 array on the same device. F may be 0.
         center: (3,) float64. Subtracted from all coordinates in the tree.
+        size: of the mesh; None is the diagonal of the vertices' box. Lengths in the tree are in units of the next power of
+            two.
         method: "sah" (binned surface area heuristic, on the CPU: the better tree) or "morton" (along a space-filling curve,
             on either device: the faster build).
 
@@ -94,10 +97,13 @@ class Bvh:
         cost: surface area heuristic: expected number of nodes and packets that a random line through the box visits.
     """
 
-    def __init__(self, vertices: Any, faces: Any, center: np.ndarray, *, method: str = "sah"):
+    def __init__(
+        self, vertices: Any, faces: Any, center: np.ndarray, *, size: float | None = None, method: str = "sah"
+    ):
         if method not in ("sah", "morton"):
             raise ValueError(f"Bvh: method: expected 'sah' or 'morton', got {method!r}")
-        self.method, self.dtype, self.center = method, vertices.dtype, np.asarray(center, np.float64)
+        self.method, self.dtype = method, vertices.dtype
+        self.center, self.scale = np.asarray(center, np.float64), _scale(vertices, size)
         self.device = "cpu" if isinstance(vertices, np.ndarray) else "cuda"
         self._faces = faces
         if len(faces) == 0:
@@ -135,7 +141,7 @@ class Bvh:
         nodes = host.aligned_empty(n, STRUCTURES["Node", self.dtype])
         leaf_faces = np.empty((n, WIDTH), np.int32)
         level_start, counts = np.zeros(MAX_DEPTH + 2, np.int32), np.zeros(3, np.int32)
-        host.sah_build(n, *on_host, self.center, nodes, leaf_faces, level_start, counts)
+        host.sah_build(n, *on_host, np.append(self.center, self.scale), nodes, leaf_faces, level_start, counts)
         levels, n_nodes, n_packets = counts.tolist()
         self._level_start = level_start[: levels + 1].tolist()
         self.nodes, self._leaf_faces = nodes[:n_nodes], leaf_faces[:n_packets]
@@ -173,7 +179,9 @@ class Bvh:
     def _fit(self, vertices: Any, boxes_known: bool) -> None:
         """Fill packets and, unless known, boxes from the vertices."""
         self.packets = self._empty("Packet", self.n_packets)
-        pack_triangles(self.n_packets, vertices, self._faces, self._leaf_faces, *self.center, self.packets)
+        pack_triangles(
+            self.n_packets, vertices, self._faces, self._leaf_faces, *self.center, self.scale, self.packets
+        )
         if not boxes_known:
             for first, end in self._levels_upward():
                 fit_boxes(end - first, first, self.packets, self.nodes, dtype=self.dtype)
@@ -199,14 +207,14 @@ class Bvh:
             return np.array([[np.inf] * 3, [-np.inf] * 3])
         root = self.nodes[:1] if self.device == "cpu" else self.nodes[:1].get().view(STRUCTURES["Node", self.dtype])
         bounds = root["bounds"].reshape(3, 2, WIDTH).astype(np.float64)
-        return self.center + np.stack([bounds[:, 0].min(1), bounds[:, 1].max(1)])
+        return self.center + self.scale * np.stack([bounds[:, 0].min(1), bounds[:, 1].max(1)])
 
-    def refitted(self, vertices: Any, center: np.ndarray) -> Bvh:
+    def refitted(self, vertices: Any, center: np.ndarray, *, size: float | None = None) -> Bvh:
         """The tree after the triangles have moved: of the same shape, or a new one if that would be too slow.
 
         Args:
             vertices: (V, 3) array of the same dtype and device as the tree's.
-            center: (3,) float64, the new centre.
+            center, size: the new ones.
 
         Returns:
             A tree of the same shape with new boxes, or, when that would cost more than 1.5 times what this tree cost when
@@ -214,13 +222,13 @@ class Bvh:
         """
         moved = object.__new__(Bvh)
         moved.__dict__.update({k: v for k, v in self.__dict__.items() if k not in ("frames", "moments")})
-        moved.center = np.asarray(center, np.float64)
+        moved.center, moved.scale = np.asarray(center, np.float64), _scale(vertices, size)
         moved.nodes = self._empty("Node", self.n_nodes)
         moved.nodes[...] = self.nodes
         moved._fit(vertices, boxes_known=False)
         if moved.cost <= REBUILD * self._built_cost:
             return moved
-        return Bvh(vertices, self._faces, center, method=self.method)
+        return Bvh(vertices, self._faces, center, size=size, method=self.method)
 
     @cached_property
     def frames(self) -> Any:
@@ -253,7 +261,14 @@ class BvhStruct:
         self.dtype, self.device, self.levels = bvh.dtype, bvh.device, bvh.levels
         arrays = (bvh.nodes, bvh.packets, *(getattr(bvh, p) if p in parts else None for p in ("frames", "moments")))
         self._keep_alive = arrays
-        self.fields = (*(_address(a) for a in arrays), *bvh.center.tolist())
+        self.fields = (*(_address(a) for a in arrays), *bvh.center.tolist(), bvh.scale)
+
+
+def _scale(vertices: Any, size: float | None) -> float:
+    """The power of two above the size."""
+    if size is None:
+        size = math.dist(*point_bounds(vertices).tolist()) if len(vertices) else 0.0
+    return math.ldexp(1.0, math.frexp(size)[1]) if size > 0 else 1.0
 
 
 def _address(array: Any) -> int:

@@ -26,7 +26,7 @@ closest_point_fwd = Kernel(
 closest_point_adj = Kernel(
     "spatial/closest_point.cu",
     "closest_point_adj",
-    "const real* vertices, const int* faces, const real* points, const int* face, const real* barycentric, "
+    "Bvh bvh, const real* vertices, const int* faces, const real* points, const int* face, const real* barycentric, "
     "const int* feature, const real* adj_point, const real* adj_distance, real* adj_points, real* adj_corners",
 )
 
@@ -133,7 +133,7 @@ def closest_point_adjoint(
         adj_corners = q.empty(3, 3)
         vertices, faces = q.mesh.vertices_array, q.mesh.faces_array
         closest_point_adj(
-            n, vertices, faces, q.array, known.face, known.barycentric, known.feature, adj_point, adj_distance,
+            n, q.mesh.bvh.struct(), vertices, faces, q.array, known.face, known.barycentric, known.feature, adj_point, adj_distance,
             adj_points, adj_corners,
         )  # fmt: skip
         adj_vertices = corners_to_vertices(q.mesh, known.face, adj_corners)

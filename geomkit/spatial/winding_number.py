@@ -31,14 +31,14 @@ exact_winding_number_fwd = Kernel(
 winding_number_points_adj = Kernel(
     "spatial/winding_number.cu",
     "winding_number_points_adj",
-    "int edge_count, const real* vertices, const int* edges, const int* multiplicity, const real* points, "
+    "Bvh bvh, int edge_count, const real* vertices, const int* edges, const int* multiplicity, const real* points, "
     "const real* adj_winding, real* adj_points",
     grain=16,
 )
 winding_number_edges_adj = Kernel(
     "spatial/winding_number.cu",
     "winding_number_edges_adj",
-    "int edge_count, int block, int count, const real* vertices, const int* edges, const int* multiplicity, "
+    "Bvh bvh, int edge_count, int block, int count, const real* vertices, const int* edges, const int* multiplicity, "
     "const real* points, const real* adj_winding, double* adj_ends",
     grain=16,
 )
@@ -111,13 +111,14 @@ def winding_number_adjoint(mesh: Mesh, points: Any, *, adj_winding: Any, method:
     adj_points, adj_vertices = zeros(q.device, (n, 3), q.dtype), zeros(q.device, (m.n_vertices, 3), q.dtype)
     if n and m.n_faces:
         edges, multiplicity = m.derived("unbalanced_by_position", lambda mesh: _unbalanced(mesh, "position"))
-        winding_number_points_adj(n, len(edges), m.vertices_array, edges, multiplicity, q.array, adj, adj_points)
+        bvh = m.bvh.struct()
+        winding_number_points_adj(n, bvh, len(edges), m.vertices_array, edges, multiplicity, q.array, adj, adj_points)
         edges, multiplicity = m.derived("unbalanced_by_index", lambda mesh: _unbalanced(mesh, "index"))
         if len(edges):
             blocks = -(-n // BLOCK)
             ends = empty(q.device, (blocks, len(edges), 2, 3), np.float64)
             winding_number_edges_adj(
-                blocks * len(edges), len(edges), BLOCK, n, m.vertices_array, edges, multiplicity, q.array, adj, ends
+                blocks * len(edges), bvh, len(edges), BLOCK, n, m.vertices_array, edges, multiplicity, q.array, adj, ends
             )
             adj_vertices = _ends_to_vertices(m, edges, ends.sum(axis=0))
     return PointGradients(q.library.wrap(adj_points), q.library.wrap(adj_vertices))

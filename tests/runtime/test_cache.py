@@ -1,10 +1,12 @@
-import multiprocessing
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+import geomkit
 from geomkit.errors import DeviceError
 from geomkit.runtime import cache, nvrtc
 
@@ -167,27 +169,32 @@ def test_failed_write_leaves_nothing(text, compiler, home, monkeypatch):
     assert not list(home.iterdir())
 
 
-def compile_often(text, barrier):
-    barrier.wait()
-    expected = Compiler().compile(text, **SETTINGS)
-    for i in range(50):
-        entry = cache.folder() / f"{cache.key(text, compiler=Compiler, **SETTINGS)}.cubin"
-        if i % 5 == 0:
-            entry.unlink(missing_ok=True)
-        assert cache.cubin(text, compiler=Compiler(), **SETTINGS) == expected
+# A process that looks up, compiles and removes the same entry again and again.
+WORKER = """
+import sys
+from geomkit.runtime import cache
+
+class Compiler:
+    version = (13, 0)
+    def compile(self, text_path, **settings):
+        return b"code " * 20000
+
+settings = {"compiler": Compiler(), "architecture": "sm_90", "real": "float"}
+entry = cache.folder() / f"{cache.key(sys.argv[1], **settings)}.cubin"
+for i in range(50):
+    if i % 5 == 0:
+        entry.unlink(missing_ok=True)
+    assert cache.cubin(sys.argv[1], **settings) == b"code " * 20000
+"""
 
 
 def test_processes_at_once(text, home):
-    context = multiprocessing.get_context("fork")
-    barrier = context.Barrier(4)
-    processes = [context.Process(target=compile_often, args=(text, barrier)) for _ in range(4)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(60)
-    assert [process.exitcode for process in processes] == [0] * 4
-    cache.cubin(text, compiler=Compiler(), **SETTINGS)
-    only_entry(home)
+    package = str(Path(geomkit.__file__).parents[1])
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([package, os.environ.get("PYTHONPATH", "")])}
+    command = [sys.executable, "-W", "error", "-c", WORKER, str(text)]
+    processes = [subprocess.Popen(command, env=environment) for _ in range(4)]
+    assert [process.wait(60) for process in processes] == [0] * 4
+    assert not [path for path in home.iterdir() if path.suffix != ".cubin"]
 
 
 def test_newest_compiler_is_the_default(text, home):

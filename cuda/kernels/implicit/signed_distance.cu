@@ -27,6 +27,7 @@ GK_KERNEL signed_distance_fwd(int n, Bvh bvh, Pseudonormals normals, int count, 
                 } else if (sign == PARITY) {
                     inside = odd_crossings(bvh, queries[j].p);
                 }
+                d = world_distance(bvh, queries[j], d);
                 distance[order[begin + j]] = inside ? -d : d;
             }
         }
@@ -37,7 +38,7 @@ GK_KERNEL signed_distance_fwd(int n, Bvh bvh, Pseudonormals normals, int count, 
 GK_KERNEL contains_fwd(int n, Bvh bvh, int count, const real* points, const int* order, int sign, int* inside) {
     GK_EACH(g, n) {
         for (int j = g * GROUP; j < min((g + 1) * GROUP, count); ++j) {
-            Vec3 p = to_local(bvh, points, order[j]);
+            Vec3 p = locate(bvh, points, order[j]).p;
             Known known = nothing_known();
             inside[order[j]] = sign == PARITY ? odd_crossings(bvh, p) : wound(bvh, p, 0, 0, known);
         }
@@ -46,13 +47,13 @@ GK_KERNEL contains_fwd(int n, Bvh bvh, int count, const real* points, const int*
 
 // Cotangents of the points and of the corners of each point's face, (N, 3, 3). The distance moves along the direction to the
 // closest point, away from the surface or towards it by its sign; on the surface, along the pseudonormal, if there is one.
-GK_KERNEL signed_distance_adj(int n, Pseudonormals normals, const real* vertices, const int* faces, const real* points,
+GK_KERNEL signed_distance_adj(int n, Bvh bvh, Pseudonormals normals, const real* vertices, const int* faces, const real* points,
                               const int* face, const real* barycentric, const int* feature, const real* distance, int sign,
                               const real* adj_distance, real* adj_points, real* adj_corners) {
     GK_EACH(i, n) {
         const int* f = faces + 3 * (uint64)face[i];
-        Vec3 a = row(vertices, f[0]), b = row(vertices, f[1]), c = row(vertices, f[2]), w = row(barycentric, i);
-        Vec3 away = known_on_triangle(row(points, i), a, b, c, w, feature[i]).away;
+        Vec3 a = locate(bvh, vertices, f[0]).p, b = locate(bvh, vertices, f[1]).p, c = locate(bvh, vertices, f[2]).p;
+        Vec3 w = row(barycentric, i), away = known_on_triangle(locate(bvh, points, i).p, a, b, c, w, feature[i]).away;
         Vec3 g;
         if (distance[i] != 0) g = (distance[i] < 0 ? -adj_distance[i] : adj_distance[i]) * normalized(away);
         else if (sign != UNSIGNED) g = adj_distance[i] * normalized(pseudonormal(normals, face[i], feature[i]));

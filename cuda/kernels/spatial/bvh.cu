@@ -3,11 +3,12 @@
 
 namespace gk {
 
-// The corners of the faces of each packet, relative to the centre. leaf_faces holds eight a packet, -1 after the last.
+// The corners of the faces of each packet, in the tree's coordinates. leaf_faces holds eight a packet, -1 after the last.
 GK_KERNEL pack_triangles(int n, const real* vertices, const int* faces, const int* leaf_faces, double cx, double cy, double cz,
-                         Packet* packets) {
+                         double scale, Packet* packets) {
     GK_EACH(i, n) {
         Packet& packet = packets[i];
+        const double inverse = 1 / scale;
         const int* leaf = leaf_faces + WIDTH * (uint64)i;
         for (int lane = 0; lane < WIDTH; ++lane) {
             bool used = leaf[lane] >= 0;
@@ -15,9 +16,9 @@ GK_KERNEL pack_triangles(int n, const real* vertices, const int* faces, const in
             packet.face[lane] = face;
             for (int k = 0; k < 3; ++k) {
                 const real* v = vertices + 3 * (uint64)faces[3 * (uint64)face + (used ? k : 0)];
-                packet.corner[k][0][lane] = real(v[0] - cx);
-                packet.corner[k][1][lane] = real(v[1] - cy);
-                packet.corner[k][2][lane] = real(v[2] - cz);
+                packet.corner[k][0][lane] = real((v[0] - cx) * inverse);
+                packet.corner[k][1][lane] = real((v[1] - cy) * inverse);
+                packet.corner[k][2][lane] = real((v[2] - cz) * inverse);
             }
         }
     }

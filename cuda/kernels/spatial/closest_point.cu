@@ -21,20 +21,21 @@ GK_KERNEL closest_point_fwd(int n, Bvh bvh, int count, const real* points, const
                 set_row(barycentric, i, {lanes.at[3][k], lanes.at[4][k], lanes.at[5][k]});
                 face[i] = face_of(bvh, queries[j]);
                 feature[i] = int(lanes.at[6][k]);
-                distance[i] = lanes.at[7][k];
+                distance[i] = world_distance(bvh, queries[j], lanes.at[7][k]);
             }
         }
     }
 }
 
-// Cotangents of the points, and of the corners of each point's face: adj_corners is (N, 3, 3).
-GK_KERNEL closest_point_adj(int n, const real* vertices, const int* faces, const real* points, const int* face,
+// Cotangents of the points, and of the corners of each point's face: adj_corners is (N, 3, 3). Both outputs are lengths, so
+// their derivatives are the same in the tree's coordinates.
+GK_KERNEL closest_point_adj(int n, Bvh bvh, const real* vertices, const int* faces, const real* points, const int* face,
                             const real* barycentric, const int* feature, const real* adj_point, const real* adj_distance,
                             real* adj_points, real* adj_corners) {
     GK_EACH(i, n) {
         const int* f = faces + 3 * (uint64)face[i];
-        Vec3 a = row(vertices, f[0]), b = row(vertices, f[1]), c = row(vertices, f[2]);
-        TrianglePoint<real> x = known_on_triangle(row(points, i), a, b, c, row(barycentric, i), feature[i]);
+        Vec3 a = locate(bvh, vertices, f[0]).p, b = locate(bvh, vertices, f[1]).p, c = locate(bvh, vertices, f[2]).p;
+        TrianglePoint<real> x = known_on_triangle(locate(bvh, points, i).p, a, b, c, row(barycentric, i), feature[i]);
         TriangleGradient<real> adj = adj_closest_on_triangle(a, b, c, x, row(adj_point, i));
 
         // The distance only feels motion along p - x (envelope theorem); at distance 0 it has no direction.

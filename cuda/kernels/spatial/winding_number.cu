@@ -8,7 +8,7 @@ GK_KERNEL winding_number_fwd(int n, Bvh bvh, int count, const real* points, cons
     GK_EACH(g, n) {
         for (int j = g * GROUP; j < min((g + 1) * GROUP, count); ++j) {
             int i = order[j];
-            winding[i] = winding_number_of(bvh, to_local(bvh, points, i), real(beta * beta));
+            winding[i] = winding_number_of(bvh, locate(bvh, points, i).p, real(beta * beta));
         }
     }
 }
@@ -16,42 +16,43 @@ GK_KERNEL winding_number_fwd(int n, Bvh bvh, int count, const real* points, cons
 // The sum over all packets, in double.
 GK_KERNEL exact_winding_number_fwd(int n, Bvh bvh, int packets, const real* points, real* winding) {
     GK_EACH(i, n) {
-        Vec3 p = to_local(bvh, points, i);
+        Vec3 p = locate(bvh, points, i).p;
         double total = 0;
         for (int k = 0; k < packets; ++k) total += packet_solid_angle(bvh.packets[k], p);
         winding[i] = real(total / (4 * PI));
     }
 }
 
-GK_FN Vec3 edge_end(const real* vertices, int vertex, const real* points, int i) {
-    Vec3 v = row(vertices, vertex), p = row(points, i);
-    return v - p;
+// What the solid angle seen from point i feels of motions of edge e, in the tree's unit.
+GK_FN EdgeGradient seen_edge(const Bvh& bvh, const real* vertices, const int* edges, int e, const real* points, int i) {
+    Vec3d p = to_local(bvh, points, i);
+    return adj_solid_angle(to_real(to_local(bvh, vertices, edges[2 * e]) - p), to_real(to_local(bvh, vertices, edges[2 * e + 1]) - p));
 }
 
 // Cotangents of the points. An edge (a, b) of multiplicity m bounds the surface m times.
-GK_KERNEL winding_number_points_adj(int n, int edge_count, const real* vertices, const int* edges, const int* multiplicity,
+GK_KERNEL winding_number_points_adj(int n, Bvh bvh, int edge_count, const real* vertices, const int* edges, const int* multiplicity,
                                     const real* points, const real* adj_winding, real* adj_points) {
     GK_EACH(i, n) {
         Vec3d total = {0, 0, 0};
         for (int e = 0; e < edge_count; ++e) {
-            EdgeGradient g = adj_solid_angle(edge_end(vertices, edges[2 * e], points, i), edge_end(vertices, edges[2 * e + 1], points, i));
+            EdgeGradient g = seen_edge(bvh, vertices, edges, e, points, i);
             total += double(multiplicity[e]) * to_double(g.a + g.b);
         }
         // Moving the point is moving all vertices the other way.
-        add_row(adj_points, i, to_real((-adj_winding[i] / (4 * PI)) * total));
+        add_row(adj_points, i, to_real((-adj_winding[i] / (4 * PI * bvh.scale)) * total));
     }
 }
 
 // Cotangents of the ends of each edge, summed over blocks of points so that one launch has work for all threads:
 // item b * edge_count + e is edge e seen from points b * block to (b + 1) * block - 1. adj_ends is (blocks, E, 2, 3).
-GK_KERNEL winding_number_edges_adj(int n, int edge_count, int block, int count, const real* vertices, const int* edges,
+GK_KERNEL winding_number_edges_adj(int n, Bvh bvh, int edge_count, int block, int count, const real* vertices, const int* edges,
                                    const int* multiplicity, const real* points, const real* adj_winding, double* adj_ends) {
     GK_EACH(item, n) {
         int e = item % edge_count, begin = item / edge_count * block, end = min(begin + block, count);
         Vec3d a = {0, 0, 0}, b = {0, 0, 0};
         for (int i = begin; i < end; ++i) {
-            EdgeGradient g = adj_solid_angle(edge_end(vertices, edges[2 * e], points, i), edge_end(vertices, edges[2 * e + 1], points, i));
-            double weight = multiplicity[e] * (adj_winding[i] / (4 * PI));
+            EdgeGradient g = seen_edge(bvh, vertices, edges, e, points, i);
+            double weight = multiplicity[e] * (adj_winding[i] / (4 * PI * bvh.scale));
             a += weight * to_double(g.a);
             b += weight * to_double(g.b);
         }

@@ -1,0 +1,192 @@
+"""Signed distance on a grid: values, place, memory, and files."""
+
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import geomkit as gk
+from geomkit.implicit import grid as module
+
+
+def box_distance(points: np.ndarray, half: float = 0.5) -> np.ndarray:
+    q = np.abs(points) - half
+    return np.linalg.norm(np.maximum(q, 0), axis=-1) + np.minimum(q.max(axis=-1), 0)
+
+
+def coordinates(grid: gk.SdfGrid) -> np.ndarray:
+    return np.stack(np.meshgrid(*grid.axes, indexing="ij"), axis=-1)
+
+
+def test_values_are_the_distances_of_the_points_that_origin_and_spacing_name():
+    mesh = gk.shapes.box((1, 1, 1), dtype=np.float64)
+    grid = gk.sdf_grid(mesh, resolution=17)
+    assert grid.values.dtype == np.float64 and grid.origin.dtype == np.float64 and isinstance(grid.spacing, float)
+    np.testing.assert_allclose(grid.values, box_distance(coordinates(grid)), atol=1e-12)
+
+
+def test_axes_are_x_y_z():
+    grid = gk.sdf_grid(gk.shapes.box((1, 2, 3)), resolution=31, padding=0.1)
+    points = coordinates(grid).reshape(-1, 3)
+    np.testing.assert_allclose(grid.values.ravel(), gk.signed_distance(gk.shapes.box((1, 2, 3)), points), atol=1e-6)
+    nx, ny, nz = grid.values.shape
+    assert nx < ny < nz == 31
+
+
+@pytest.mark.parametrize("padding", [0.0, 0.1, 1.5])
+@pytest.mark.parametrize("extents", [(1, 1, 1), (1, 2, 3), (5, 0.01, 1)])
+def test_layout_covers_the_padded_box_about_its_middle(extents, padding):
+    mesh = gk.shapes.box(extents, dtype=np.float64)
+    grid = gk.sdf_grid(mesh, resolution=20, padding=padding)
+    last = grid.origin + grid.spacing * (np.array(grid.values.shape) - 1)
+    wanted = np.array(extents) / 2 + padding * max(extents)
+    np.testing.assert_allclose(0.5 * (grid.origin + last), 0, atol=1e-12)
+    assert (last >= wanted - 1e-9).all() and (last < wanted + grid.spacing).all()
+    assert max(grid.values.shape) == 20
+
+
+def test_spacing_is_kept_and_whole_steps_stay_whole():
+    grid = gk.sdf_grid(gk.shapes.box((0.3, 0.6, 0.9), dtype=np.float64), spacing=0.1, padding=0)
+    assert grid.spacing == 0.1 and grid.values.shape == (4, 7, 10)
+
+
+def test_blocks_do_not_show(monkeypatch):
+    mesh = gk.shapes.torus()
+    whole = gk.sdf_grid(mesh, resolution=24)
+    monkeypatch.setitem(module.BLOCK, "cpu", 100)
+    np.testing.assert_array_equal(gk.sdf_grid(mesh, resolution=24).values, whole.values)
+    monkeypatch.setitem(module.BLOCK, "cpu", 1)
+    np.testing.assert_array_equal(gk.sdf_grid(mesh, resolution=24).values, whole.values)
+
+
+def test_progress_counts_samples_and_may_stop(monkeypatch):
+    monkeypatch.setitem(module.BLOCK, "cpu", 1000)
+    calls = []
+    grid = gk.sdf_grid(gk.shapes.box(), resolution=20, progress=lambda done, total: calls.append((done, total)))
+    assert len(calls) > 2 and calls[-1] == (grid.values.size, grid.values.size)
+    assert all(a[0] < b[0] for a, b in zip(calls, calls[1:], strict=False))
+
+    class Stop(Exception):
+        pass
+
+    def stop(done: int, total: int) -> None:
+        raise Stop
+
+    with pytest.raises(Stop):
+        gk.sdf_grid(gk.shapes.box(), resolution=20, progress=stop)
+
+
+def test_far_from_the_origin_keeps_its_precision():
+    base = gk.shapes.box(dtype=np.float64)
+    far = np.array([1e6, -1e6, 1e6])
+    mesh = gk.Mesh((base.vertices + far).astype(np.float32), base.faces)
+    grid = gk.sdf_grid(mesh, resolution=12)
+    np.testing.assert_allclose(grid.values, box_distance(coordinates(grid) - far), atol=2e-6)
+
+
+def test_flat_mesh_and_open_mesh():
+    flat = gk.sdf_grid(gk.shapes.grid(), resolution=9, padding=0, sign="unsigned")
+    assert flat.values.shape == (9, 9, 1) and (flat.values == 0).all()
+    with pytest.warns(gk.SignWarning, match="sdf_grid: .*encloses no volume"):
+        gk.sdf_grid(gk.shapes.grid(), resolution=9)
+
+
+def test_results_are_in_the_library_of_the_mesh():
+    torch = pytest.importorskip("torch", reason="torch is an extra")
+    box = gk.shapes.box()
+    grid = gk.sdf_grid(gk.Mesh(torch.tensor(box.vertices.copy()), torch.tensor(box.faces.copy())), resolution=5)
+    assert isinstance(grid.values, torch.Tensor) and grid.values.shape == (5, 5, 5)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({}, "resolution, spacing: expected one of the two, got neither"),
+        ({"resolution": 8, "spacing": 0.1}, "resolution, spacing: expected one of the two, got both"),
+        ({"resolution": 1}, "resolution: expected an integer of at least 2, got 1"),
+        ({"resolution": 2.5}, "resolution: expected an integer of at least 2, got 2.5"),
+        ({"spacing": 0.0}, "spacing: expected a positive number, got 0.0"),
+        ({"spacing": float("nan")}, "spacing: expected a positive number, got nan"),
+        ({"resolution": 8, "padding": -0.1}, "padding: expected a finite number of at least 0, got -0.1"),
+        ({"resolution": 8, "sign": "inside"}, "sign: expected one of"),
+    ],
+)
+def test_errors(options, text):
+    with pytest.raises(ValueError, match=re.escape(f"sdf_grid: {text}")):
+        gk.sdf_grid(gk.shapes.box(), **options)
+
+
+def test_empty_mesh_and_a_point_are_refused():
+    with pytest.raises(gk.MeshError, match="sdf_grid: mesh: expected at least one face, got none"):
+        gk.sdf_grid(gk.Mesh(np.zeros((0, 3)), np.zeros((0, 3), int)), resolution=8)
+    point = gk.Mesh([[1, 1, 1]], [[0, 0, 0]])
+    with pytest.raises(ValueError, match="sdf_grid: spacing: expected a number, as the mesh is but a point"):
+        gk.sdf_grid(point, resolution=8)
+    assert gk.sdf_grid(point, spacing=0.1, sign="unsigned").values.shape == (1, 1, 1)
+
+
+@pytest.fixture
+def grid() -> gk.SdfGrid:
+    return gk.sdf_grid(gk.shapes.box((1, 2, 3)), resolution=9)
+
+
+def test_npz_and_npy(grid, tmp_path):
+    grid.save(tmp_path / "a.npz")
+    with np.load(tmp_path / "a.npz") as found:
+        np.testing.assert_array_equal(found["values"], grid.values)
+        np.testing.assert_array_equal(found["origin"], grid.origin)
+        assert float(found["spacing"]) == grid.spacing
+    grid.save(tmp_path / "a.npy")
+    np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), grid.values)
+
+
+def test_vti_holds_the_values_with_x_fastest(grid, tmp_path):
+    grid.save(tmp_path / "a.vti")
+    head, _, rest = (tmp_path / "a.vti").read_bytes().partition(b'<AppendedData encoding="raw">\n_')
+    nx, ny, nz = grid.values.shape
+    assert f'WholeExtent="0 {nx - 1} 0 {ny - 1} 0 {nz - 1}"'.encode() in head
+    origin = re.search(rb'Origin="([^"]+)"', head)
+    assert origin is not None and [float(x) for x in origin[1].split()] == grid.origin.tolist()
+    size = int.from_bytes(rest[:8], "little")
+    assert size == grid.values.nbytes and rest[8 + size :] == b"\n</AppendedData>\n</VTKFile>\n"
+    values = np.frombuffer(rest[8 : 8 + size], "<f4").reshape(nz, ny, nx)
+    np.testing.assert_array_equal(values.transpose(2, 1, 0), grid.values)
+
+
+def test_save_replaces_whole_files_or_nothing(grid, tmp_path, monkeypatch):
+    path = tmp_path / "a.npz"
+    path.write_bytes(b"before")
+
+    def fail(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(np, "savez", fail)
+    with pytest.raises(KeyboardInterrupt):
+        grid.save(path)
+    assert path.read_bytes() == b"before" and list(tmp_path.iterdir()) == [path]
+
+
+def test_save_errors(grid, tmp_path):
+    with pytest.raises(ValueError, match="SdfGrid.save: path: expected a file name ending in .npy, .npz, .vti, got a.txt"):
+        grid.save("a.txt")
+    with pytest.raises(FileNotFoundError, match="no such folder"):
+        grid.save(tmp_path / "missing" / "a.npz")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sign", ["pseudonormal", "winding"])
+def test_memory_stays_under_three_times_the_output(sign):
+    program = f"""
+import resource, numpy as np, geomkit as gk
+mesh = gk.shapes.torus()
+gk.sdf_grid(mesh, resolution=8, sign={sign!r})
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+values = gk.sdf_grid(mesh, spacing=0.0175, sign={sign!r}).values
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print((after - before) * 1024 / values.nbytes, values.nbytes)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    times, size = map(float, done.stdout.split())
+    assert size > 1.2e7 and times < 3, f"peak is {times:.2f} times the output"
