@@ -17,6 +17,10 @@ GK_FN real packet_solid_angle(const Packet& packet, Vec3 p) {
     return total;
 }
 
+// Squared distance, in the tree's unit, below which a far child may as well be a point: its inverse to the power 1.5 is
+// finite, so an empty slot, which counts as far with moments of 0, adds 0 even at its own centre.
+constexpr real CLOSE2 = IS_FLOAT ? real(1e-24) : real(1e-200);
+
 // The solid angle of all triangles seen from p. A child counts as far beyond `beta` times its radius: beta2 = beta^2.
 GK_FN real solid_angle_of(const Bvh& bvh, Vec3 p, real beta2) {
     int stack[GK_STACK], size = 0;
@@ -33,7 +37,7 @@ GK_FN real solid_angle_of(const Bvh& bvh, Vec3 p, real beta2) {
                 Vec3L r = load3(m.centroid, lane) - splat(p);
                 Lanes d2 = dot(r, r);
                 Mask far = d2 > beta2 * load(m.radius2 + lane);
-                Lanes i2 = real(1) / max(d2, splat(TINY)), i3 = i2 * sqrt(i2);
+                Lanes i2 = real(1) / max(d2, splat(CLOSE2)), i3 = i2 * sqrt(i2);
                 Lanes w = dot(load3(m.area_normal, lane), r);
 
                 // First order: trace of the second moment, and its form in r.

@@ -61,8 +61,8 @@ def winding_number(mesh: Mesh, points: Any, *, method: str = "fast") -> Any:
             angles of all triangles.
 
     Returns:
-        (N,) in the library of `points` and the mesh's precision. On the surface itself the mean of both sides. 0 for a
-        mesh without faces.
+        (N,) in the library of `points` and the mesh's precision. On the surface itself it is the value of either side,
+        or their mean. 0 for a mesh without faces.
 
     Gradients:
         points and mesh.vertices: the exact derivative for either method, which only the edges that do not cancel have: for

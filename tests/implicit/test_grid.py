@@ -56,9 +56,9 @@ def test_blocks_do_not_show(monkeypatch):
     mesh = gk.shapes.torus()
     whole = gk.sdf_grid(mesh, resolution=24)
     monkeypatch.setitem(module.BLOCK, "cpu", 100)
-    np.testing.assert_array_equal(gk.sdf_grid(mesh, resolution=24).values, whole.values)
+    np.testing.assert_allclose(gk.sdf_grid(mesh, resolution=24).values, whole.values, atol=1e-6)
     monkeypatch.setitem(module.BLOCK, "cpu", 1)
-    np.testing.assert_array_equal(gk.sdf_grid(mesh, resolution=24).values, whole.values)
+    np.testing.assert_allclose(gk.sdf_grid(mesh, resolution=24).values, whole.values, atol=1e-6)
 
 
 def test_progress_counts_samples_and_may_stop(monkeypatch):
@@ -88,7 +88,7 @@ def test_far_from_the_origin_keeps_its_precision():
 
 def test_flat_mesh_and_open_mesh():
     flat = gk.sdf_grid(gk.shapes.grid(), resolution=9, padding=0, sign="unsigned")
-    assert flat.values.shape == (9, 9, 1) and (flat.values == 0).all()
+    assert flat.values.shape == (9, 9, 1) and (np.abs(flat.values) < 1e-7).all()
     with pytest.warns(gk.SignWarning, match="sdf_grid: .*encloses no volume"):
         gk.sdf_grid(gk.shapes.grid(), resolution=9)
 
@@ -175,18 +175,19 @@ def test_save_errors(grid, tmp_path):
         grid.save(tmp_path / "missing" / "a.npz")
 
 
-@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the peak of memory from /proc")
 @pytest.mark.parametrize("sign", ["pseudonormal", "winding"])
 def test_memory_stays_under_three_times_the_output(sign):
     program = f"""
-import resource, numpy as np, geomkit as gk
-mesh = gk.shapes.torus()
+import re, geomkit as gk
+def peak():
+    return 1024 * int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1])
+mesh = gk.shapes.icosphere(5)
 gk.sdf_grid(mesh, resolution=8, sign={sign!r})
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-values = gk.sdf_grid(mesh, spacing=0.0175, sign={sign!r}).values
-after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print((after - before) * 1024 / values.nbytes, values.nbytes)
+before = peak()
+values = gk.sdf_grid(mesh, resolution=192, sign={sign!r}).values
+print((peak() - before) / values.nbytes, *values.shape)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    times, size = map(float, done.stdout.split())
-    assert size > 1.2e7 and times < 3, f"peak is {times:.2f} times the output"
+    times, *shape = done.stdout.split()
+    assert shape == ["192"] * 3 and 1 <= float(times) < 3, f"the peak is {times} times the output"

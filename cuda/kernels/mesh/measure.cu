@@ -38,18 +38,20 @@ GK_FN Face face_at(const real* vertices, const int* faces, int f) {
     // Half the coordinates: the difference of any two is finite.
     Vec3d a = 0.5 * to_double(row(vertices, at[0])), b = 0.5 * to_double(row(vertices, at[1]));
     Vec3d c = 0.5 * to_double(row(vertices, at[2]));
-    Face t = {{b - a, c - b, a - c}, {0, 0, 0}, 0, 2};
-    for (double size = max(largest(t.edges[0]), largest(t.edges[2])); size > 0 && !(size >= 0x1p-100 && size <= 0x1p100);) {
+    Vec3d ab = b - a, bc = c - b, ac = c - a;
+    double unit = 2;
+    for (double size = max(largest(ab), largest(ac)); size > 0 && !(size >= 0x1p-100 && size <= 0x1p100);) {
         double step = size < 1 ? 0x1p200 : 0x1p-200;
-        for (int k = 0; k < 3; ++k) t.edges[k] = step * t.edges[k];
-        size *= step, t.unit /= step;
+        ab = step * ab, bc = step * bc, ac = step * ac;
+        size *= step, unit /= step;
     }
+    Face t = {{ab, bc, -ac}, {0, 0, 0}, 0, unit};
 
-    // A face without area has no normal, and sends no gradients. So does one so flat that the squares of its height and of
-    // its shortest edge would underflow, 1e-100 in this unit.
-    Vec3d across = balanced_cross(t.edges[2], t.edges[0]);
+    // A face without area has no normal, and sends no gradients. So does one whose area is the rounding of this difference,
+    // below 1e-15 of the product of its edges, or so flat that squares underflow.
+    Vec3d across = balanced_cross(ab, ac);
     double square = dot(across, across);
-    if (square > 1e-200) {
+    if (square > max(1e-30 * (dot(ab, ab) * dot(ac, ac)), 1e-200)) {
         t.twice_area = sqrt(square);
         t.normal = {across.x / t.twice_area, across.y / t.twice_area, across.z / t.twice_area};
     }
@@ -61,7 +63,7 @@ GK_FN double area_of(const Face& t) { return t.unit * (t.unit * (0.5 * t.twice_a
 // The angle at corner k, accurate at any size.
 GK_FN double angle_of(const Face& t, int k) { return atan2(t.twice_area, -dot(t.edges[k], t.edges[(k + 2) % 3])); }
 
-// Given the cotangent of the area vector edge 0 x (-edge 2), that of corner k.
+// Given the cotangent of the area vector (b - a) x (c - a), that of corner k.
 GK_FN Vec3d adj_area_vector(const Face& t, Vec3d adj_across, int k) { return cross(adj_across, t.edges[(k + 1) % 3]); }
 
 // Given the cotangent of the area, those of the corners.
