@@ -14,7 +14,6 @@ GK_FN Lanes splat(real a) { return a; }
 GK_FN Lanes load(const real* p) { return *p; }
 GK_FN void store(real* p, Lanes a) { *p = a; }
 GK_FN uint bits(Mask m) { return m; }
-GK_FN real get(Lanes a, int) { return a; }
 GK_FN real least(Lanes a) { return a; }
 GK_FN real sum(Lanes a) { return a; }
 
@@ -22,7 +21,7 @@ GK_FN real sum(Lanes a) { return a; }
 
 // The widest register of the instruction set; a wider Lanes is a pair of narrower ones. 64-byte registers gained nothing
 // (0.96 to 1.02 times the speed of 32-byte ones), so AVX-512 machines run the AVX2 build.
-#if defined(__AVX__)
+#if defined(__AVX__) && !defined(GK_PORTABLE)
 constexpr int REGISTER = 32;
 #else
 constexpr int REGISTER = 16;
@@ -32,6 +31,8 @@ template <class T, int N> struct Register {
     typedef T type __attribute__((vector_size(N * sizeof(T))));
     typedef decltype(type{} < type{}) mask;
 };
+
+typedef Register<real, REGISTER / sizeof(real)> Widest;
 
 template <class H> struct Pair { H lo, hi; };
 
@@ -76,15 +77,14 @@ template <class H> GK_FN Pair<H> operator|(Pair<H> a, Pair<H> b) { return {a.lo 
     }                                                                                                            \
     GK_FN Register<T, N>::type sqrt(Register<T, N>::type a) { return __builtin_ia32_sqrt##SUFFIX(a); }           \
     GK_FN uint bits(Register<T, N>::mask m) { return (uint)__builtin_ia32_movmsk##SUFFIX((Register<T, N>::type)m); }
-#if defined(__AVX__)
+#if defined(__AVX__) && !defined(GK_PORTABLE)
 GK_X86(float, 8, ps256)
 GK_X86(double, 4, pd256)
 #endif
-#if defined(__SSE2__)
+#if defined(__SSE2__) && !defined(GK_PORTABLE)
 GK_X86(float, 4, ps)
 GK_X86(double, 2, pd)
 #else
-typedef Register<real, REGISTER / sizeof(real)> Widest;
 GK_FN Widest::type min(Widest::type a, Widest::type b) { return a < b ? a : b; }
 GK_FN Widest::type max(Widest::type a, Widest::type b) { return a > b ? a : b; }
 GK_FN Widest::type sqrt(Widest::type a) {
@@ -103,8 +103,7 @@ template <class H> GK_FN Pair<H> max(Pair<H> a, Pair<H> b) { return {max(a.lo, b
 template <class H> GK_FN Pair<H> sqrt(Pair<H> a) { return {sqrt(a.lo), sqrt(a.hi)}; }
 template <class H> GK_FN uint bits(Pair<H> m) { return bits(m.lo) | bits(m.hi) << (sizeof(H) / sizeof(real)); }
 
-GK_FN Register<real, REGISTER / sizeof(real)>::type select(Register<real, REGISTER / sizeof(real)>::mask m,
-    Register<real, REGISTER / sizeof(real)>::type a, Register<real, REGISTER / sizeof(real)>::type b) { return m ? a : b; }
+GK_FN Widest::type select(Widest::mask m, Widest::type a, Widest::type b) { return m ? a : b; }
 template <class M, class H> GK_FN Pair<H> select(Pair<M> m, Pair<H> a, Pair<H> b) {
     return {select(m.lo, a.lo, b.lo), select(m.hi, a.hi, b.hi)};
 }
@@ -119,8 +118,6 @@ template <> struct Constant<Lanes> {
 // Packets and nodes are aligned to 64 bytes, so are their rows.
 GK_FN Lanes load(const real* p) { return *(const Lanes*)__builtin_assume_aligned(p, WIDTH * sizeof(real)); }
 GK_FN void store(real* p, Lanes a) { *(Lanes*)__builtin_assume_aligned(p, WIDTH * sizeof(real)) = a; }
-
-GK_FN real get(Lanes a, int i) { alignas(64) real r[WIDTH]; store(r, a); return r[i]; }
 
 // Fold the halves until a scalar is left: the same order of operations in every build.
 template <class H> GK_FN real least(Pair<H> a);
@@ -159,8 +156,8 @@ template <int N> struct Rows {
 
 template <class T> GK_FN T clamp(T a, T lo, T hi) { return min(max(a, lo), hi); }
 
-// a b - c d with the right sign, and exactly opposite when the products change places (Kahan). The compiler would fuse one
-// product and not the other: the empty statements keep it from that.
+// a b - c d with the right sign (Kahan), so that no ray passes between two triangles that share an edge. The compiler would
+// fuse one product and not the other: the empty statements keep it from that.
 #if GK_GPU
 GK_FN float difference_of_products(float a, float b, float c, float d) {
     float w = __fmul_rn(c, d);
@@ -176,7 +173,7 @@ template <class H> GK_FN void keep(Pair<H>& a) { keep(a.lo); keep(a.hi); }
 GK_FN Lanes difference_of_products(Lanes a, Lanes b, Lanes c, Lanes d) {
     Lanes w = c * d;
     keep(w);
-#if defined(__FMA__)
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
     Lanes c2 = c;
     keep(c2);
     return (w - c2 * d) + (a * b - w);

@@ -4,7 +4,7 @@
 // found in the plane without a division. On the CPU 64 neighbouring queries walk the tree together: a node's boxes are
 // loaded once for all of them, and the nearest packet of one bounds the others from the start.
 #pragma once
-#include "../geometry/box.h"
+#include "box.h"
 #include "../geometry/triangle.h"
 #include "traverse.h"
 

@@ -49,7 +49,7 @@ def gradcheck(
         >>> import numpy as np
         >>> x = np.array([1.0, 2.0])
         >>> error = gradcheck(np.square, lambda x, adj: [2 * x * adj], [x])
-        >>> error < 1e-7
+        >>> bool(error < 1e-7)
         True
     """
     inputs = [np.asarray(x) for x in inputs]

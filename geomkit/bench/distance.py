@@ -57,7 +57,7 @@ class Check:
         error = float(np.abs(values - self.distance[: len(values)]).max()) / self.diagonal
         limit = OWN_ERROR if task.who.startswith("geomkit") else PEER_ERROR
         # (A NaN fails.)
-        return Verdict(error, None, "ok" if error <= limit else f"wrong distances: error above {limit:g}")
+        return Verdict(error, None, "ok" if error <= limit else f"wrong distances (> {limit:g})")
 
     def signed(self, task: Task, values: np.ndarray) -> Verdict:
         """What is right of signed distances."""

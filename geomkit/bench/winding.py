@@ -44,7 +44,7 @@ def winding(arena: Arena) -> None:
         clear = np.abs(truth - 0.5) > CLEAR_WINDING
         wrong = int(((values > 0.5) != (truth > 0.5))[clear].sum())
         limit = own_limit if task.who.startswith("geomkit") else PEER_ERROR
-        text = "ok" if error <= limit else f"wrong winding numbers: error above {limit:.2g}"
+        text = "ok" if error <= limit else f"wrong winding numbers (> {limit:.2g})"
         if text == "ok" and wrong:
             text = f"wrong sides: {wrong} of {clear.sum()}"
         return Verdict(error, wrong / max(int(clear.sum()), 1), text)

@@ -26,6 +26,7 @@ MeshFile = Annotated[Path, typer.Argument(metavar="MESH", help="A .glb, .obj, .o
 Sign = Annotated[str, typer.Option(help="auto, pseudonormal, winding, parity or unsigned.")]
 Dtype = Annotated[str, typer.Option(help="float32, or float64 for coordinates with many digits.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+STOPPED = 130
 Bad = (ValueError, TypeError, OSError, ImportError, RuntimeError, MemoryError)
 
 
@@ -142,12 +143,15 @@ def main(arguments: list[str] | None = None) -> None:
     arguments = sys.argv[1:] if arguments is None else arguments
     with warnings.catch_warnings():
         warnings.showwarning = _print_warning
+        warnings.simplefilter("always", geomkit.SignWarning)
         try:
             code = app(arguments, prog_name="geomkit", standalone_mode=False)
         except KeyboardInterrupt:
-            code = _fail("stopped", 130)
+            code = STOPPED
         except Exception as error:
             code = _explain(error, "--debug" in arguments)
+    if code == STOPPED:
+        _fail("stopped", STOPPED)
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -155,7 +159,7 @@ def _explain(error: Exception, debug: bool) -> int:
     """Print an error as one line; what nobody foresaw keeps its traceback."""
     kind = type(error).__name__
     if kind == "Abort":
-        return _fail("stopped", 130)
+        return STOPPED
     if kind == "NoArgsIsHelpError":
         print(error)
         return 2

@@ -129,12 +129,12 @@ def write_table(path: Path, columns: dict[str, np.ndarray]) -> None:
     extension = table_format(path)
     with replacing(path) as file:
         if extension == ".npz":
-            np.savez(file, **columns)
+            np.savez(file, **columns)  # pyright: ignore[reportArgumentType]
             return
         names, formats, values = [], [], []
         for name, array in columns.items():
             digits = "%d" if array.dtype.kind == "i" else "%.9g" if array.dtype == np.float32 else "%.17g"
-            for k in range(array[0:1].size if array.ndim == 2 else 1):
+            for k in range(array.shape[1] if array.ndim == 2 else 1):
                 names.append(f"{name}_{'xyz'[k]}" if array.ndim == 2 else name)
                 formats.append(digits)
                 values.append((array[:, k] if array.ndim == 2 else array).tolist())

@@ -91,11 +91,11 @@ def sdf_grid(
         spacing: between samples, in the mesh's length unit.
         padding: what the grid leaves free around the mesh at least, as a share of the longest side of its box.
         sign: how inside and outside are told apart, as in `signed_distance`.
-        progress: called as progress(done, total) with numbers of samples, again and again. What it raises ends the work.
+        progress: called as progress(done, total) with numbers of samples, now and then. What it raises ends the work.
 
     Returns:
-        A record `.values` (nx, ny, nz) of the mesh's precision, in its library; `.origin` (3,) float64; `.spacing`. Array
-        axes are x, y, z; the grid's middle is that of the mesh's box.
+        A record `.values` (nx, ny, nz) of the mesh's precision, in its library; `.origin` (3,) float64; `.spacing`.
+        Array axes are x, y, z; the grid's middle is that of the mesh's box.
 
     Gradients:
         None yet: this is no primitive. `signed_distance` at the grid's points has them.
@@ -118,23 +118,23 @@ def sdf_grid(
     mesh = as_mesh(mesh)
     if mesh.n_faces == 0:
         raise MeshError(message("sdf_grid", "mesh", "at least one face", "none"))
-    shape, origin, spacing = _layout(mesh, resolution, spacing, padding)
+    shape, origin, step = _layout(mesh, resolution, spacing, padding)
     frame, shift = _near_origin(mesh)
     method = choose("sdf_grid", frame, sign)
     xp, (nx, ny, nz), total = namespace(mesh.device), shape, math.prod(shape)
     values = xp.empty(shape, mesh.dtype)
     rows = values.reshape(-1, nz)
-    x, y, z = (xp.asarray(origin[k] - shift[k] + spacing * np.arange(n)) for k, n in enumerate(shape))
-    step = max(1, BLOCK[mesh.device] // nz)
-    for start in range(0, nx * ny, step):
-        row = xp.arange(start, min(start + step, nx * ny))
+    x, y, z = (xp.asarray(origin[k] - shift[k] + step * np.arange(n)) for k, n in enumerate(shape))
+    height = max(1, BLOCK[mesh.device] // nz)
+    for start in range(0, nx * ny, height):
+        row = xp.arange(start, min(start + height, nx * ny))
         points = xp.empty((len(row), nz, 3), mesh.dtype)
         points[:, :, 0], points[:, :, 1], points[:, :, 2] = x[row // ny, None], y[row % ny, None], z
         query = Points("sdf_grid", frame, points.reshape(-1, 3))
         rows[start : start + len(row)] = distance(query, method).reshape(-1, nz)
         if progress is not None:
             progress((start + len(row)) * nz, total)
-    return SdfGrid(mesh.library.wrap(values), origin, spacing)
+    return SdfGrid(mesh.library.wrap(values), origin, step)
 
 
 def grid_format(path: Path, op: str) -> str:
@@ -154,8 +154,8 @@ def _layout(
     mesh: Mesh, resolution: int | None, spacing: float | None, padding: float
 ) -> tuple[tuple[int, int, int], np.ndarray, float]:
     """Shape, origin and spacing of the grid."""
-    if (resolution is None) == (spacing is None):
-        raise ValueError(message("sdf_grid", "resolution, spacing", "one of the two", "both" if spacing else "neither"))
+    if resolution is not None and spacing is not None:
+        raise ValueError(message("sdf_grid", "resolution, spacing", "one of the two", "both"))
     if not 0 <= padding < math.inf:
         raise ValueError(message("sdf_grid", "padding", "a finite number of at least 0", repr(padding)))
     extent = mesh.bounds[1] - mesh.bounds[0]
@@ -165,13 +165,17 @@ def _layout(
             raise ValueError(message("sdf_grid", "resolution", "an integer of at least 2", repr(resolution)))
         if not side.max() > 0:
             raise ValueError(message("sdf_grid", "spacing", "a number, as the mesh is but a point", "None"))
-        spacing = float(side.max() / (resolution - 1))
-    elif not 0 < spacing < math.inf:
-        raise ValueError(message("sdf_grid", "spacing", "a positive number", repr(spacing)))
+        step = float(side.max() / (resolution - 1))
+    elif spacing is None:
+        raise ValueError(message("sdf_grid", "resolution, spacing", "one of the two", "neither"))
+    else:
+        step = float(spacing)
+        if not 0 < step < math.inf:
+            raise ValueError(message("sdf_grid", "spacing", "a positive number", repr(spacing)))
     # A side that is a whole number of steps but for rounding takes just these.
-    cells = np.ceil(side / spacing - 1e-9).astype(np.int64)
+    cells = np.ceil(side / step - 1e-9).astype(np.int64)
     nx, ny, nz = (cells + 1).tolist()
-    return (nx, ny, nz), mesh.center - 0.5 * spacing * cells, float(spacing)
+    return (nx, ny, nz), mesh.center - 0.5 * step * cells, step
 
 
 def _near_origin(mesh: Mesh) -> tuple[Mesh, np.ndarray]:

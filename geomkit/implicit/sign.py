@@ -56,16 +56,17 @@ def choose(op: str, mesh: Mesh, sign: str) -> str:
 def choose_auto(mesh: Mesh) -> SignChoice:
     """The method that the mesh's edges call for, checked against the winding number on samples.
 
-    A closed, consistently oriented mesh gets pseudonormals unless they disagree with the winding number somewhere, as they
-    do inside overlapping shells, which no census of edges sees. Any other mesh gets the winding number if faces have an
-    inside behind them, and no sign at all, with a warning, if they have none.
+    A closed, consistently oriented mesh gets pseudonormals unless they disagree with the winding number somewhere, as
+    they do inside overlapping shells, which no census of edges sees. Any other mesh gets the winding number if faces
+    have an inside behind them, and no sign at all, with a warning, if they have none.
     """
     method = sign_method(mesh)
     if mesh.n_faces == 0:
         return SignChoice("winding", None)
     if method == "unsigned":
         return SignChoice(
-            "unsigned", "the mesh encloses no volume, so no sign is right and all distances are positive; see mesh.report()"
+            "unsigned",
+            "the mesh encloses no volume, so no sign is right and all distances are positive; see mesh.report()",
         )
     if method == "pseudonormal":
         inverted = mesh.volume < 0
@@ -81,7 +82,9 @@ def choose_auto(mesh: Mesh) -> SignChoice:
             if ((before < -0.55) & (behind > -0.45)).mean() >= ENCLOSING:
                 text = "the faces look inwards, so nothing is inside and all distances are positive; use mesh.flipped()"
             else:
-                text = "the mesh encloses no volume, so no sign is right and all distances are positive; see mesh.report()"
+                text = (
+                    "the mesh encloses no volume, so no sign is right and all distances are positive; see mesh.report()"
+                )
             return SignChoice("unsigned", text)
     return SignChoice(method, None)
 
@@ -132,7 +135,7 @@ def _on_host(array: Any) -> np.ndarray:
 
 
 def boundary_strength(mesh: Mesh) -> float:
-    """Length of the boundary, in the tree's unit, over 4 pi: bounds how fast the winding number changes off the surface."""
+    """Length of the boundary, in the tree's unit, over 4 pi: bounds how fast the winding number changes in space."""
     edges, multiplicity = mesh.topology.unbalanced_edges("position")
     ends = _on_host(mesh.vertices_array).astype(np.float64)[edges]
     return float((np.linalg.norm(ends[:, 1] - ends[:, 0], axis=1) * multiplicity).sum() / (4 * np.pi * mesh.bvh.scale))

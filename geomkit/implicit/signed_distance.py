@@ -56,9 +56,9 @@ def signed_distance(mesh: Mesh, points: Any, *, sign: str = "auto") -> Any:
         (N,) in the library of `points` and the mesh's precision; inf for a mesh without faces.
 
     Gradients:
-        points and mesh.vertices: sign times the unit vector from the closest point, and minus the barycentric share of it
-        at the corners. On the surface the pseudonormal where sign is "pseudonormal", the face's normal where it is
-        "winding" or "parity", 0 where it is "unsigned". At equally near features that of the one found.
+        points and mesh.vertices: sign times the unit vector from the closest point, and minus the barycentric share of
+        it at the corners. On the surface the pseudonormal, whatever the method, but 0 where sign is "unsigned". At
+        equally near features that of the one found.
 
     Raises:
         ValueError: wrong shape or sign, points that are not finite.
@@ -96,8 +96,8 @@ def signed_distance_adjoint(
     Raises:
         ValueError, TypeError: as `signed_distance`; a cotangent or result of the wrong shape.
 
-    Cost: one closest-point query, one signed distance unless `result` is given, then O(N + V). The same bits whatever the
-    number of threads.
+    Cost: one closest-point query, one signed distance unless `result` is given, then O(N + V). The same bits whatever
+    the number of threads.
 
     Example:
         >>> import geomkit as gk
@@ -113,11 +113,11 @@ def signed_distance_adjoint(
     method = choose("signed_distance", m, sign)
     signed = distance(q, method) if result is None else q.cotangent("result", result, (n,))
     near = closest(q)
-    normals = m.derived("pseudonormals", lambda mesh: pseudonormals(mesh, "pseudonormal")) if method != "unsigned" else None
+    normals = pseudonormals(m, "unsigned" if method == "unsigned" else "pseudonormal")
     adj_corners = q.empty(3, 3)
     signed_distance_adj(
-        n, m.bvh.struct(), normals or pseudonormals(m, method), m.vertices_array, m.faces_array, q.array, near.face, near.barycentric,
-        near.feature, signed, METHODS[method], adj, adj_points, adj_corners,
+        n, m.bvh.struct(), normals, m.vertices_array, m.faces_array, q.array, near.face, near.barycentric, near.feature,
+        signed, METHODS[method], adj, adj_points, adj_corners,
     )  # fmt: skip
     return PointGradients(q.library.wrap(adj_points), q.library.wrap(corners_to_vertices(m, near.face, adj_corners)))
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from geomkit.arrays import as_array, frozen, to_host
 from geomkit.autodiff.primitive import primitive
+from geomkit.mesh.corners import sum_at_vertices, vertex_corners
 from geomkit.runtime.device import empty, namespace
 from geomkit.runtime.kernel import Kernel
 
@@ -23,7 +24,6 @@ BLOCKS = f"int block, int count, {FACES}"
 CORNERS = "const int* offset, const int* corners"
 CENTER = "double cx, double cy, double cz, double scale"
 
-sum_corners = Kernel(SOURCE, "sum_corners", f"{CORNERS}, const double* adj_corners, real* adj_vertices")
 face_areas_fwd = Kernel(SOURCE, "face_areas_fwd", f"{FACES}, real* areas")
 face_areas_adj = Kernel(SOURCE, "face_areas_adj", f"{FACES}, const real* adj_areas, double* adj_corners")
 area_fwd = Kernel(SOURCE, "area_fwd", f"{BLOCKS}, double* areas", grain=4)
@@ -97,7 +97,7 @@ def face_areas_adjoint(mesh: Mesh, *, adj_areas: Any) -> MeshGradients:
     Raises:
         ValueError, TypeError: a cotangent of the wrong shape or dtype.
 
-    Cost: O(F + V), and once the faces at each vertex. The same bits whatever the number of threads.
+    Cost: O(F + V), and once the table of faces at each vertex. The same bits whatever the number of threads.
 
     Example:
         >>> import geomkit as gk
@@ -158,7 +158,7 @@ def area_adjoint(mesh: Mesh, *, adj_area: Any) -> MeshGradients:
     Raises:
         ValueError, TypeError: a cotangent that is not one number.
 
-    Cost: O(F + V), and once the faces at each vertex. The same bits whatever the number of threads.
+    Cost: O(F + V), and once the table of faces at each vertex. The same bits whatever the number of threads.
 
     Example:
         >>> import geomkit as gk
@@ -218,7 +218,7 @@ def face_normals_adjoint(mesh: Mesh, *, adj_normals: Any) -> MeshGradients:
     Raises:
         ValueError, TypeError: a cotangent of the wrong shape or dtype.
 
-    Cost: O(F + V), and once the faces at each vertex. The same bits whatever the number of threads.
+    Cost: O(F + V), and once the table of faces at each vertex. The same bits whatever the number of threads.
 
     Example:
         >>> import geomkit as gk
@@ -255,7 +255,7 @@ def vertex_normals(mesh: Mesh) -> Any:
     Raises:
         TypeError: mesh is no mesh.
 
-    Cost: two launches, O(F), and once the faces at each vertex; sums run in the order of the faces.
+    Cost: two launches, O(F), and once the table of faces at each vertex; sums run in the order of the faces.
     Source: Thuermer and Wuethrich (1998).
 
     Example:
@@ -265,7 +265,7 @@ def vertex_normals(mesh: Mesh) -> Any:
     """
     mesh = _mesh(mesh)
     normals = empty(mesh.device, (mesh.n_vertices, 3), mesh.dtype)
-    vertex_normals_fwd(mesh.n_vertices, *_vertex_corners(mesh), _corner_normals(mesh), normals)
+    vertex_normals_fwd(mesh.n_vertices, *vertex_corners(mesh), _corner_normals(mesh), normals)
     return _wrap(mesh, normals)
 
 
@@ -283,7 +283,7 @@ def vertex_normals_adjoint(mesh: Mesh, *, adj_normals: Any) -> MeshGradients:
     Raises:
         ValueError, TypeError: a cotangent of the wrong shape or dtype.
 
-    Cost: four launches, O(F + V), and once the faces at each vertex. The same bits whatever the number of threads.
+    Cost: O(F + V), and once the table of faces at each vertex. The same bits whatever the number of threads.
 
     Example:
         >>> import geomkit as gk
@@ -295,7 +295,7 @@ def vertex_normals_adjoint(mesh: Mesh, *, adj_normals: Any) -> MeshGradients:
     adj_normals = _cotangent(mesh, "vertex_normals", "adj_normals", adj_normals, (mesh.n_vertices, 3))
     corner_normals = _corner_normals(mesh)
     adj_sums = empty(mesh.device, (mesh.n_vertices, 3), np.float64)
-    vertex_normals_adj(mesh.n_vertices, *_vertex_corners(mesh), corner_normals, adj_normals, adj_sums)
+    vertex_normals_adj(mesh.n_vertices, *vertex_corners(mesh), corner_normals, adj_normals, adj_sums)
     adj_corners = corner_normals  # read for the last time: its memory serves again
     corner_normals_adj(mesh.n_faces, *_arrays(mesh), adj_sums, adj_corners)
     return _gradients(mesh, adj_corners)
@@ -351,7 +351,7 @@ def volume_adjoint(mesh: Mesh, *, adj_volume: Any) -> MeshGradients:
     Raises:
         ValueError, TypeError: a cotangent that is not one number.
 
-    Cost: O(F + V), and once the faces at each vertex. The same bits whatever the number of threads.
+    Cost: O(F + V), and once the table of faces at each vertex. The same bits whatever the number of threads.
 
     Example:
         >>> import geomkit as gk
@@ -428,22 +428,9 @@ def _corner_normals(mesh: Mesh) -> Any:
     return corner_normals
 
 
-def _vertex_corners(mesh: Mesh) -> tuple[Any, Any]:
-    """The places 3 face + corner of each vertex as compressed rows, on the mesh's device; found once."""
-
-    def find(mesh: Mesh) -> tuple[Any, Any]:
-        offset, corners = mesh.topology.vertex_faces
-        xp = namespace(mesh.device)
-        return xp.asarray(offset), xp.asarray(corners)
-
-    return mesh.derived("vertex_corners", find)
-
-
 def _gradients(mesh: Mesh, adj_corners: Any) -> MeshGradients:
     """Cotangents of the corners summed at each vertex, in the order of the faces, and rounded once."""
-    adj_vertices = empty(mesh.device, (mesh.n_vertices, 3), mesh.dtype)
-    sum_corners(mesh.n_vertices, *_vertex_corners(mesh), adj_corners, adj_vertices)
-    return MeshGradients(mesh.library.wrap(adj_vertices))
+    return MeshGradients(mesh.library.wrap(sum_at_vertices(mesh, adj_corners)))
 
 
 def _block_sum(mesh: Mesh, kernel: Kernel, *arguments: float) -> float:
@@ -469,7 +456,7 @@ def _add_center_gradient(mesh: Mesh, adj_corners: Any) -> None:
     The volume does not change when vertices and centre move together: the centre's gradient is minus the sum of theirs.
     """
     xp = namespace(mesh.device)
-    offset, corners = _vertex_corners(mesh)
+    offset, corners = vertex_corners(mesh)
     rows = adj_corners.reshape(-1, 3)
     adj_bound = -0.5 * rows.sum(axis=0)
     used, axes = offset[1:] > offset[:-1], xp.arange(3)

@@ -12,7 +12,16 @@ from geomkit.runtime import host
 
 # Structures that kernels take by value: field names and their codes, as in the module `struct`.
 STRUCTS: dict[str, tuple[tuple[str, str], ...]] = {
-    "Bvh": (("nodes", "P"), ("packets", "P"), ("frames", "P"), ("moments", "P"), ("cx", "d"), ("cy", "d"), ("cz", "d"), ("scale", "d")),
+    "Bvh": (
+        ("nodes", "P"),
+        ("packets", "P"),
+        ("frames", "P"),
+        ("moments", "P"),
+        ("cx", "d"),
+        ("cy", "d"),
+        ("cz", "d"),
+        ("scale", "d"),
+    ),
     "Pseudonormals": (("faces", "P"), ("face_normals", "P"), ("edge_normals", "P"), ("vertex_normals", "P")),
 }
 _SCALARS = {"int": "i", "double": "d", "uint64": "Q"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -10,16 +10,11 @@ from geomkit.arrays import as_array
 from geomkit.autodiff.primitive import primitive
 from geomkit.errors import message
 from geomkit.mesh.box import point_bounds_adjoint
+from geomkit.mesh.measure import MeshGradients
 from geomkit.mesh.mesh import Mesh, as_mesh
 from geomkit.runtime.device import namespace, zeros
 
-__all__ = ["VertexGradients", "bounds"]
-
-
-class VertexGradients(NamedTuple):
-    """Gradients of a function of the mesh alone."""
-
-    vertices: Any  # (V, 3) of mesh.vertices
+__all__ = ["bounds"]
 
 
 @primitive(differentiable=("vertices",), outputs=("bounds",))
@@ -30,7 +25,7 @@ def bounds(mesh: Mesh) -> Any:
         mesh: a Mesh, or any object with `.vertices` and `.faces`. Vertices that no face uses do not count.
 
     Returns:
-        (2, 3) lower and upper corner in the library and the precision of the mesh; inf and -inf for a mesh without faces.
+        (2, 3) lower and upper corner in the library and the precision of the mesh; inf and -inf without faces.
 
     Gradients:
         mesh.vertices: each bound moves with the vertex that attains it, the lowest index of several.
@@ -50,7 +45,7 @@ def bounds(mesh: Mesh) -> Any:
 
 
 @bounds.define_adjoint
-def bounds_adjoint(mesh: Mesh, *, adj_bounds: Any) -> VertexGradients:
+def bounds_adjoint(mesh: Mesh, *, adj_bounds: Any) -> MeshGradients:
     """Gradients of `bounds`: the cotangent of the box to the vertices that attain it.
 
     Args:
@@ -73,4 +68,4 @@ def bounds_adjoint(mesh: Mesh, *, adj_bounds: Any) -> VertexGradients:
     used = xp.unique(mesh.faces_array)
     adj_vertices = zeros(mesh.device, (mesh.n_vertices, 3), mesh.dtype)
     adj_vertices[used] = point_bounds_adjoint(mesh.vertices_array[used], np.asarray(adj))
-    return VertexGradients(mesh.library.wrap(adj_vertices))
+    return MeshGradients(mesh.library.wrap(adj_vertices))

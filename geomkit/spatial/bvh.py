@@ -10,19 +10,23 @@ import numpy as np
 
 from geomkit.mesh.box import point_bounds
 from geomkit.runtime import host
-from geomkit.runtime.device import device_of, empty, namespace, sort_order
+from geomkit.runtime.device import empty, namespace, sort_order
 from geomkit.runtime.kernel import Kernel
 
 pack_triangles = Kernel(
     "spatial/bvh.cu",
     "pack_triangles",
-    "const real* vertices, const int* faces, const int* leaf_faces, double cx, double cy, double cz, double scale, Packet* packets",
+    "const real* vertices, const int* faces, const int* leaf_faces, double cx, double cy, double cz, double scale, "
+    "Packet* packets",
 )
 fit_boxes = Kernel("spatial/bvh.cu", "fit_boxes", "int first, const Packet* packets, Node* nodes", grain=64)
 sah_cost = Kernel("spatial/bvh.cu", "sah_cost", "const Node* nodes, double* cost")
 build_frames = Kernel("spatial/bvh.cu", "build_frames", "const Packet* packets, Frame* frames", grain=128)
 fit_moments = Kernel(
-    "spatial/moments.cu", "fit_moments", "int first, const Node* nodes, const Packet* packets, Moments* moments", grain=64
+    "spatial/moments.cu",
+    "fit_moments",
+    "int first, const Node* nodes, const Packet* packets, Moments* moments",
+    grain=64,
 )
 face_codes = Kernel(
     "spatial/morton.cu",
@@ -73,9 +77,7 @@ _LANES = {
     ),
 }
 STRUCTURES = {
-    (name, real): _structure(real, lanes, integers)
-    for name, (lanes, integers) in _LANES.items()
-    for real in host.REAL
+    (name, real): _structure(real, lanes, integers) for name, (lanes, integers) in _LANES.items() for real in host.REAL
 }
 
 
@@ -86,10 +88,10 @@ class Bvh:
         vertices: (V, 3) float32 or float64 array, NumPy's or CuPy's.
         faces: (F, 3) int32 array on the same device. F may be 0.
         center: (3,) float64. Subtracted from all coordinates in the tree.
-        size: of the mesh; None is the diagonal of the vertices' box. Lengths in the tree are in units of the next power of
-            two.
-        method: "sah" (binned surface area heuristic, on the CPU: the better tree) or "morton" (along a space-filling curve,
-            on either device: the faster build).
+        size: of the mesh; None is the diagonal of the vertices' box. Lengths in the tree are in units of the next power
+            of two.
+        method: "sah" (binned surface area heuristic, on the CPU: the better tree) or "morton" (along a space-filling
+            curve, on either device: the faster build).
 
     Attributes:
         method, dtype, device, center: as given.
@@ -179,9 +181,7 @@ class Bvh:
     def _fit(self, vertices: Any, boxes_known: bool) -> None:
         """Fill packets and, unless known, boxes from the vertices."""
         self.packets = self._empty("Packet", self.n_packets)
-        pack_triangles(
-            self.n_packets, vertices, self._faces, self._leaf_faces, *self.center, self.scale, self.packets
-        )
+        pack_triangles(self.n_packets, vertices, self._faces, self._leaf_faces, *self.center, self.scale, self.packets)
         if not boxes_known:
             for first, end in self._levels_upward():
                 fit_boxes(end - first, first, self.packets, self.nodes, dtype=self.dtype)
@@ -217,8 +217,8 @@ class Bvh:
             center, size: the new ones.
 
         Returns:
-            A tree of the same shape with new boxes, or, when that would cost more than 1.5 times what this tree cost when
-            it was built, a newly built one. This tree stays as it is.
+            A tree of the same shape with new boxes, or, when that would cost more than 1.5 times what this tree cost
+            when it was built, a newly built one. This tree stays as it is.
         """
         moved = object.__new__(Bvh)
         moved.__dict__.update({k: v for k, v in self.__dict__.items() if k not in ("frames", "moments")})

@@ -124,7 +124,10 @@ def closest_point_adjoint(
         raise ValueError(message("closest_point.adjoint", "adj_point, adj_distance", "at least one", "None"))
     q = Points("closest_point", mesh, points)
     n = len(q)
-    adj_point, adj_distance = q.cotangent("adj_point", adj_point, (n, 3)), q.cotangent("adj_distance", adj_distance, (n,))
+    adj_point, adj_distance = (
+        q.cotangent("adj_point", adj_point, (n, 3)),
+        q.cotangent("adj_distance", adj_distance, (n,)),
+    )
     adj_points = zeros(q.device, (n, 3), q.dtype)
     if q.mesh.n_faces == 0:
         adj_vertices = zeros(q.device, (q.mesh.n_vertices, 3), q.dtype)
@@ -133,8 +136,8 @@ def closest_point_adjoint(
         adj_corners = q.empty(3, 3)
         vertices, faces = q.mesh.vertices_array, q.mesh.faces_array
         closest_point_adj(
-            n, q.mesh.bvh.struct(), vertices, faces, q.array, known.face, known.barycentric, known.feature, adj_point, adj_distance,
-            adj_points, adj_corners,
+            n, q.mesh.bvh.struct(), vertices, faces, q.array, known.face, known.barycentric, known.feature, adj_point,
+            adj_distance, adj_points, adj_corners,
         )  # fmt: skip
         adj_vertices = corners_to_vertices(q.mesh, known.face, adj_corners)
     return PointGradients(q.library.wrap(adj_points), q.library.wrap(adj_vertices))

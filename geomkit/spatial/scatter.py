@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from geomkit.mesh.corners import sum_at_vertices
 from geomkit.mesh.mesh import Mesh
 from geomkit.runtime.device import empty, namespace, sort_order, zeros
 from geomkit.runtime.kernel import Kernel
@@ -16,11 +17,6 @@ sum_pieces = Kernel(
     "spatial/scatter.cu", "sum_pieces", "const int* start, const int* order, const real* adj_corners, double* sums"
 )
 sum_faces = Kernel("spatial/scatter.cu", "sum_faces", "const int* piece_face, const double* sums, double* adj_faces")
-gather_vertices = Kernel(
-    "spatial/scatter.cu",
-    "gather_vertices",
-    "const int* offset, const int* corners, const double* adj_faces, real* adj_vertices",
-)
 
 PIECE = 256  # contributions that one item sums
 
@@ -37,9 +33,8 @@ def corners_to_vertices(mesh: Mesh, face: Any, adj_corners: Any) -> Any:
         (V, 3) of the mesh's dtype.
     """
     xp, device, n = namespace(mesh.device), mesh.device, len(face)
-    adj_vertices = zeros(device, (mesh.n_vertices, 3), mesh.dtype)
     if n == 0 or mesh.n_faces == 0:
-        return adj_vertices
+        return zeros(device, (mesh.n_vertices, 3), mesh.dtype)
     order = sort_order(face.astype(np.uint64), mesh.n_faces.bit_length())
     sorted_face = face[order]
     begins = xp.empty(n, bool)
@@ -52,13 +47,4 @@ def corners_to_vertices(mesh: Mesh, face: Any, adj_corners: Any) -> Any:
     sum_pieces(pieces, xp.append(start, np.int32(n)), order, adj_corners, sums)
     adj_faces = zeros(device, (mesh.n_faces, 9), np.float64)
     sum_faces(pieces, sorted_face[start], sums, adj_faces)
-    offset, corners = mesh.derived("vertex_corners", _vertex_corners)
-    gather_vertices(mesh.n_vertices, offset, corners, adj_faces, adj_vertices)
-    return adj_vertices
-
-
-def _vertex_corners(mesh: Mesh) -> tuple[Any, Any]:
-    """The places 3 face + corner of each vertex, on the mesh's device."""
-    xp = namespace(mesh.device)
-    offset, corners = mesh.topology.vertex_faces
-    return xp.asarray(offset, dtype=np.int32), xp.asarray(corners, dtype=np.int32)
+    return sum_at_vertices(mesh, adj_faces)

@@ -231,15 +231,11 @@ def test_table_of_nothing(capsys):
 
 
 def test_arena_compares_threads():
-    def task(who, threads, seconds):
-        return Task(who, lambda: busy(seconds), lambda r, n: np.zeros(n), 1, threads)
+    def task(who, threads):
+        return Task(who, lambda: sum(range(1000)), lambda r, n: np.zeros(n), 1, threads)
 
     arena = Arena("a", gk.shapes.box(), [], 1, 1, 1, np.random.default_rng(0))
-    arena.contest("x", [task("geomkit", 2, 0.0), task("geomkit, 1 thread", 1, 0.0), None, task("P", 1, 0.0)], None)
+    arena.contest("x", [task("geomkit", 2), task("geomkit, 1 thread", 1), None, task("P", 1)], None)
     own, alone, peer = arena.rows
     assert peer.ratio == pytest.approx(peer.seconds / alone.seconds)
     assert own.ratio == alone.ratio == 1
-
-
-def busy(seconds):
-    return sum(range(1000))

@@ -1,4 +1,4 @@
-"""Signed distance and containment: values, gradients, and the sign of every kind of broken mesh."""
+"""Signed distance and containment: values, what users of other systems reported, gradients, laws."""
 
 import warnings
 
@@ -8,47 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import geomkit as gk
+from tests.implicit.samples import METHODS, POINTS, ball, box, inside_of, joined, moved
 from tests.reference import around, distances, winding_numbers
-
-METHODS = ("pseudonormal", "winding", "parity")
-
-
-def joined(*meshes):
-    """Several meshes as one, nothing merged."""
-    offsets = np.cumsum([0, *(m.n_vertices for m in meshes)])
-    return gk.Mesh(
-        np.concatenate([m.vertices for m in meshes]),
-        np.concatenate([m.faces + o for m, o in zip(meshes, offsets[:-1], strict=True)]),
-    )
-
-
-def moved(mesh, by):
-    return gk.Mesh(mesh.vertices + np.asarray(by, mesh.dtype), mesh.faces)
-
-
-def soup(mesh):
-    return gk.Mesh(mesh.vertices[mesh.faces.ravel()], np.arange(3 * mesh.n_faces).reshape(-1, 3))
-
-
-def ball(subdivisions=3, radius=1.0):
-    return gk.shapes.icosphere(subdivisions, radius, dtype=np.float64)
-
-
-def box(size=1.0):
-    return gk.shapes.box((size, size, size), dtype=np.float64)
-
-
-def inside_of(mesh, points, sign="auto"):
-    return gk.signed_distance(mesh, points, sign=sign) < 0
-
-
-RNG = np.random.default_rng(0)
-POINTS = RNG.uniform(-1.5, 1.5, (600, 3))
-POINTS = POINTS[np.abs(np.linalg.norm(POINTS, axis=1) - 1) > 0.02]
-IN_BALL = np.linalg.norm(POINTS, axis=1) < 1
-
-
-# ---- values
 
 
 @pytest.mark.parametrize("sign", ["auto", *METHODS])
@@ -73,7 +34,9 @@ def test_value_closed(name, shared_mesh):
     assert (inside_of(mesh, points, "parity") == exact).all()
 
 
-@pytest.mark.parametrize("name", ["bunny.obj", "plane_holes.obj", "cube_no_bottom.obj", "self_intersectA.obj", "Offset1.obj"])
+@pytest.mark.parametrize(
+    "name", ["bunny.obj", "plane_holes.obj", "cube_no_bottom.obj", "self_intersectA.obj", "Offset1.obj"]
+)
 def test_value_broken(name, shared_mesh):
     """On open and self-intersecting meshes the sign is that of the exact winding number where that is clear."""
     mesh = shared_mesh(name, dtype=np.float64)
@@ -98,7 +61,9 @@ def test_value_exact_surface():
     points = [[0, 0.5, 0.5], [1e-6, 0.5, 0.5], [-1e-6, 0.5, 0.5]]
     assert np.allclose(gk.signed_distance(cube, points), [0, -1e-6, 1e-6], atol=4e-8)
     assert gk.signed_distance(cube, points)[0] == 0
-    assert np.allclose(gk.signed_distance(gk.Mesh(cube.vertices.astype(float), cube.faces), points), [0, -1e-6, 1e-6], atol=1e-16)
+    assert np.allclose(
+        gk.signed_distance(gk.Mesh(cube.vertices.astype(float), cube.faces), points), [0, -1e-6, 1e-6], atol=1e-16
+    )
 
 
 def test_value_of_analytic_box():
@@ -110,189 +75,11 @@ def test_value_of_analytic_box():
         assert np.abs(gk.signed_distance(box(), points, sign=sign) - expected).max() < 1e-14
 
 
-# ---- which sign on which defect
-
-
-def test_sign_clean_closed():
-    for sign in ("auto", *METHODS):
-        assert (inside_of(ball(), POINTS, sign) == IN_BALL).mean() > 0.999
-    corners = box().vertices * 1.001
-    assert not inside_of(box(), corners).any() and not inside_of(box(), corners, "winding").any()
-
-
-def test_sign_unwelded():
-    """A soup of triangles, as STL files are: auto welds."""
-    for sign in ("auto", *METHODS):
-        assert (inside_of(soup(ball()), POINTS, sign) == inside_of(ball(), POINTS)).all(), sign
-
-
-def test_sign_open():
-    """A hole is filled smoothly: inside stays inside away from it."""
-    whole = ball()
-    open_ = gk.Mesh(whole.vertices, whole.faces[whole.vertices[whole.faces].mean(1)[:, 2] < 0.9])
-    assert not open_.is_closed
-    far = POINTS[:, 2] < 0.7
-    for sign in ("auto", "winding"):
-        assert (inside_of(open_, POINTS, sign) == inside_of(whole, POINTS))[far].all()
-
-
-def test_sign_hemisphere():
-    """An open half ball has a smooth field and no stray inside points (trimesh 1031)."""
-    whole = ball()
-    half = gk.Mesh(whole.vertices, whole.faces[whole.vertices[whole.faces].mean(1)[:, 2] > 0])
-    points = np.random.default_rng(2).uniform(-2, 2, (4000, 3))
-    inside = inside_of(half, points)
-    assert inside.any()
-    assert np.linalg.norm(points[inside], axis=1).max() < 1 and points[inside, 2].min() > -0.35
-
-
-def test_sign_some_flipped_faces():
-    """A few flipped faces: parity does not care, the winding number dips only beside them."""
-    whole = ball()
-    faces = whole.faces.copy()
-    flipped = np.random.default_rng(0).choice(len(faces), 12, replace=False)
-    faces[flipped] = faces[flipped][:, [0, 2, 1]]
-    mesh = gk.Mesh(whole.vertices, faces)
-    assert (inside_of(mesh, POINTS, "parity") == inside_of(whole, POINTS)).all()
-    away = np.abs(np.linalg.norm(POINTS, axis=1) - 1) > 0.2
-    for sign in ("auto", "winding"):
-        assert (inside_of(mesh, POINTS, sign) == inside_of(whole, POINTS))[away].all()
-
-
-def test_sign_inside_out():
-    """All faces flipped: the sign is inverted, as asked for, and a warning says so (newton 2406)."""
-    mesh = ball().flipped()
-    with pytest.warns(gk.SignWarning, match="the faces look inwards, so signs are inverted"):
-        d = gk.signed_distance(mesh, POINTS)
-    assert np.allclose(d, -gk.signed_distance(ball(), POINTS), rtol=1e-14)
-    assert np.array_equal(gk.signed_distance(mesh.flipped(), POINTS), gk.signed_distance(ball(), POINTS))
-
-
-def test_sign_inside_out_and_open():
-    whole = ball()
-    mesh = gk.Mesh(whole.vertices, whole.faces[:-40]).flipped()
-    with pytest.warns(gk.SignWarning, match="the faces look inwards, so nothing is inside"):
-        assert (gk.signed_distance(mesh, POINTS) > 0).all()
-
-
-def test_sign_overlapping_shells():
-    """Two balls that overlap are inside where either is: no hole where both are (trimesh 1416)."""
-    mesh = joined(moved(ball(), [-0.5, 0, 0]), moved(ball(), [0.5, 0, 0]))
-    assert mesh.topology.is_closed_manifold
-    points = POINTS * [1.4, 1, 1]
-    expected = np.minimum(*(np.linalg.norm(points - [x, 0, 0], axis=1) for x in (-0.5, 0.5))) < 1
-    clear = np.abs(np.minimum(*(np.linalg.norm(points - [x, 0, 0], axis=1) for x in (-0.5, 0.5))) - 1) > 0.02
-    for sign in ("auto", "winding"):
-        assert (inside_of(mesh, points, sign) == expected)[clear].all()
-    assert inside_of(mesh, [[0, 0, 0]]).all()
-    assert not inside_of(mesh, [[0.0, 0.0, 0.0]], "parity").any()
-
-
-def test_sign_self_intersecting(shared_mesh):
-    mesh = shared_mesh("self_intersectA.obj")
-    points = around(mesh, 1000)
-    exact = gk.winding_number(mesh, points, method="exact")
-    clear = np.abs(exact - 0.5) > 0.01
-    assert (inside_of(mesh, points) == (exact > 0.5))[clear].all()
-
-
-def test_sign_duplicate_faces():
-    """Faces there twice with the same winding: twice around is inside too."""
-    mesh = gk.Mesh(ball().vertices, np.concatenate([ball().faces, ball().faces[::2]]))
-    for sign in ("auto", "winding"):
-        assert (inside_of(mesh, POINTS, sign) == inside_of(ball(), POINTS)).all()
-
-
-def test_sign_double_sided():
-    """Every face with its reverse: nothing is enclosed, a warning says so (libigl 644)."""
-    mesh = gk.Mesh(ball().vertices, np.concatenate([ball().faces, ball().faces[:, ::-1]]))
-    with pytest.warns(gk.SignWarning, match="the mesh encloses no volume"):
-        assert (gk.signed_distance(mesh, POINTS) >= 0).all()
-    with pytest.warns(gk.SignWarning, match="contains: the mesh encloses no volume"):
-        assert not gk.contains(mesh, POINTS).any()
-
-
-def test_sign_half_double_sided():
-    """A cube with reversed copies of half its faces confuses the winding number: a warning (libigl 644)."""
-    mesh = gk.Mesh(box().vertices, np.concatenate([box().faces, box().faces[:6, ::-1]]))
-    with pytest.warns(gk.SignWarning):
-        gk.signed_distance(mesh, POINTS)
-
-
-def test_sign_chair(shared_mesh):
-    with pytest.warns(gk.SignWarning, match="encloses no volume"):
-        assert (gk.signed_distance(shared_mesh("chair_model.obj"), [[0, 0, 0]]) >= 0).all()
-
-
-def test_sign_non_manifold_edge():
-    """Two cubes that share an edge."""
-    mesh = joined(box(), moved(box(), [1, 1, 0])).weld()
-    assert mesh.topology.n_non_manifold == 1
-    points = np.array([[0, 0, 0], [1, 1, 0], [1, 0, 0], [0, 1, 0], [0.49, 0.49, 0.2], [0.51, 0.49, 0], [0.5, 0.5, 0.7]])
-    for sign in ("auto", "winding", "parity"):
-        assert inside_of(mesh, points, sign).tolist() == [True, True, False, False, True, False, False]
-
-
-def test_sign_non_manifold_vertex(shared_mesh):
-    """Two tetrahedra that touch at one vertex."""
-    mesh = shared_mesh("hourglass_ico.obj", dtype=np.float64)
-    points = around(mesh, 500)
-    exact = gk.winding_number(mesh, points, method="exact")
-    clear = np.abs(exact - 0.5) > 0.01
-    for sign in ("auto", "winding"):
-        assert (inside_of(mesh, points, sign) == (exact > 0.5))[clear].all()
-
-
-def test_sign_cavity():
-    """A box with a box cut out of it: the cavity is outside (trimesh 2534)."""
-    mesh = joined(box(), box(0.1).flipped())
-    for sign in ("auto", *METHODS):
-        assert inside_of(mesh, [[0, 0, 0], [0.2, 0, 0], [0.6, 0, 0]], sign).tolist() == [False, True, False], sign
-        assert gk.contains(mesh, [[0, 0, 0], [0.2, 0, 0]], sign=sign).tolist() == [False, True]
-
-
-def test_sign_nested_shells():
-    """Layers in one another, all outward: inside any is inside (momentum 1035)."""
-    mesh = joined(*(box(size) for size in (1.0, 0.8, 0.6, 0.4)))
-    points = np.array([[x, 0.01, 0.02] for x in (0, 0.25, 0.35, 0.45, 0.55)])
-    for sign in ("auto", "winding"):
-        assert inside_of(mesh, points, sign).tolist() == [True, True, True, True, False]
-
-
-def test_sign_thin_sheet():
-    """Two triangles, a sheet with a square hole, a plate without thickness: no negatives, and a warning (mesh_to_sdf 5, 9)."""
-    sheet = gk.shapes.grid(1, 1, dtype=np.float64)
-    wide = gk.shapes.grid(3, 3, dtype=np.float64)
-    middle = np.abs(wide.vertices[wide.faces].mean(1)[:, :2]).max(1) > 0.17
-    plate = gk.Mesh(sheet.vertices, np.concatenate([sheet.faces, sheet.faces[:, ::-1]]))
-    for mesh in (sheet, gk.Mesh(wide.vertices, wide.faces[middle]), plate):
-        with pytest.warns(gk.SignWarning, match="encloses no volume"):
-            assert (gk.signed_distance(mesh, POINTS) >= 0).all()
-
-
-def test_sign_double_walled_box():
-    """An open box with walls of finite thickness, closed as a surface: its cavity is outside (point-cloud-utils 97)."""
-    outer = gk.shapes.box((1, 1, 1), dtype=np.float64)
-    lid = (outer.vertices[outer.faces][:, :, 2] == 0.5).all(1)
-    inner = gk.Mesh(outer.vertices * [0.9, 0.9, 0.95] + [0, 0, 0.025], outer.faces[~lid]).flipped()
-    rim_outer, rim_inner = (m.vertices[m.boundary_loops()[0]] for m in (gk.Mesh(outer.vertices, outer.faces[~lid]), inner))
-    order = [int(np.argmin(np.linalg.norm(rim_inner - p, axis=1))) for p in rim_outer]
-    quads = np.concatenate([rim_outer, rim_inner[order]])
-    rim = [f for k in range(4) for f in ([k, (k + 1) % 4, 4 + k], [(k + 1) % 4, 4 + (k + 1) % 4, 4 + k])]
-    rim = gk.Mesh(quads, rim)
-    rim = rim if rim.face_normals[0, 2] > 0 else rim.flipped()
-    mesh = joined(gk.Mesh(outer.vertices, outer.faces[~lid]), inner, rim)
-    assert mesh.is_closed
-    points = [[0, 0, 0], [0.475, 0, 0], [0, 0, -0.475], [0, 0, 0.4], [0.6, 0, 0]]
-    for sign in ("auto", "winding", "parity"):
-        assert inside_of(mesh, points, sign).tolist() == [False, True, True, False, False]
-
-
 # ---- what users of other systems reported
 
 
 def test_edge_axis_rays():
-    """A ball of parallels and meridians, points whose axis rays meet its vertices and edges (trimesh 242, kaolin 566)."""
+    """A ball of parallels and meridians, points whose axis rays meet vertices and edges (trimesh 242, kaolin 566)."""
     angle = np.linspace(0, 2 * np.pi, 17)[:-1]
     z = np.cos(np.linspace(0, np.pi, 9)[1:-1])
     rings = np.array([[np.sqrt(1 - h * h) * np.cos(a), np.sqrt(1 - h * h) * np.sin(a), h] for h in z for a in angle])
@@ -408,7 +195,9 @@ def test_gradient(shape, sign):
     points = np.random.default_rng(0).uniform(-1.5, 1.5, (800, 3))
     hit = gk.closest_point(mesh, points)
     tries = [gk.closest_point(mesh, points + 1e-4 * v) for v in np.random.default_rng(1).normal(size=(8, 3))]
-    steady = np.all([(t.feature == hit.feature) & (np.linalg.norm(t.point - hit.point, axis=1) < 1e-2) for t in tries], axis=0)
+    steady = np.all(
+        [(t.feature == hit.feature) & (np.linalg.norm(t.point - hit.point, axis=1) < 1e-2) for t in tries], axis=0
+    )
     points = points[steady & (hit.distance > 0.05)]
     assert len({f for f in hit.feature[steady]}) >= 3
 

@@ -287,7 +287,7 @@ def test_emulated_launches(recorded, emulated):
                 assert_alike(np.asarray(a), expected)
         names.add(launched.name)
     assert {"pack_triangles", "fit_boxes", "split_ranges", "link_nodes", "build_frames", "fit_moments"} <= names
-    assert {"closest_point_adj", "signed_distance_adj", "winding_number_points_adj", "gather_vertices"} <= names
+    assert {"closest_point_adj", "signed_distance_adj", "winding_number_points_adj", "sum_corners"} <= names
 
 
 # On a real device.

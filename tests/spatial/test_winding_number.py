@@ -16,7 +16,9 @@ def test_value_exact(dtype, tolerance):
         assert np.abs(gk.winding_number(mesh, points, method="exact") - expected).max() < tolerance
 
 
-@pytest.mark.parametrize("name", ["bunny.obj", "spot.obj", "plane_holes.obj", "self_intersectA.obj", "cube_no_bottom.obj"])
+@pytest.mark.parametrize(
+    "name", ["bunny.obj", "spot.obj", "plane_holes.obj", "self_intersectA.obj", "cube_no_bottom.obj"]
+)
 def test_value_fast(name, shared_mesh):
     """rms below 1e-3 of the exact one, and the same sign wherever the exact one is not within 0.01 of a half."""
     mesh = shared_mesh(name)
@@ -32,7 +34,9 @@ def test_value_integer():
     """Once around inside a closed mesh, twice inside two of them, never outside, minus one inside out."""
     ball = gk.shapes.icosphere(3, dtype=np.float64)
     points = np.array([[0, 0, 0], [0.9, 0, 0], [2, 0, 0]])
-    twice = gk.Mesh(np.concatenate([ball.vertices, 0.5 * ball.vertices]), np.concatenate([ball.faces, ball.faces + ball.n_vertices]))
+    twice = gk.Mesh(
+        np.concatenate([ball.vertices, 0.5 * ball.vertices]), np.concatenate([ball.faces, ball.faces + ball.n_vertices])
+    )
     for method, tolerance in (("exact", 1e-12), ("fast", 2e-3)):
         for mesh, expected in ((ball, [1, 1, 0]), (twice, [2, 1, 0]), (ball.flipped(), [-1, -1, 0])):
             assert np.abs(gk.winding_number(mesh, points, method=method) - expected).max() < tolerance
@@ -72,7 +76,11 @@ def test_edge_scale(scale):
 def test_edge_at_the_centre():
     """Queries at the centre of the tree, where empty slots of its nodes have their moments."""
     for dtype in (np.float32, np.float64):
-        for mesh in (gk.shapes.icosphere(3, dtype=dtype), gk.shapes.box(dtype=dtype), gk.shapes.grid(9, 9, dtype=dtype)):
+        for mesh in (
+            gk.shapes.icosphere(3, dtype=dtype),
+            gk.shapes.box(dtype=dtype),
+            gk.shapes.grid(9, 9, dtype=dtype),
+        ):
             assert np.isfinite(gk.winding_number(mesh, [[0, 0, 0]])).all()
 
 
@@ -89,7 +97,9 @@ def open_meshes():
     bumpy = grid.with_vertices(grid.vertices + 0.05 * rng.standard_normal(grid.vertices.shape))
     soup = gk.Mesh(bumpy.vertices[bumpy.faces.ravel()], np.arange(3 * bumpy.n_faces).reshape(-1, 3))
     ball = gk.shapes.icosphere(1, dtype=np.float64)
-    fan = gk.Mesh(np.array([[0.0, 0, 0], [1, 0, 0], [0, 1, 0], [0, -1, 0.2], [0, 0, 1]]), [[0, 1, 2], [0, 1, 3], [0, 1, 4]])
+    fan = gk.Mesh(
+        np.array([[0.0, 0, 0], [1, 0, 0], [0, 1, 0], [0, -1, 0.2], [0, 0, 1]]), [[0, 1, 2], [0, 1, 3], [0, 1, 4]]
+    )
     return {"sheet": bumpy, "soup": soup, "punctured": gk.Mesh(ball.vertices, ball.faces[:-9]), "three on an edge": fan}
 
 

@@ -77,16 +77,6 @@ GK_FN Vec3d adj_normal_of(const Face& t, Vec3d adj_normal) {
     return scale * (adj_normal - dot(t.normal, adj_normal) * t.normal);
 }
 
-// Sums the cotangents of the corners at each vertex, in the order of the faces: corners[offset[v] .. offset[v + 1]) are the
-// places 3 face + corner where vertex v stands.
-GK_KERNEL sum_corners(int n, const int* offset, const int* corners, const double* adj_corners, real* adj_vertices) {
-    GK_EACH(v, n) {
-        Vec3d total = {0, 0, 0};
-        for (int j = offset[v]; j < offset[v + 1]; ++j) total += at_row(adj_corners, corners[j]);
-        set_row(adj_vertices, v, to_real(total));
-    }
-}
-
 GK_KERNEL face_areas_fwd(int n, const real* vertices, const int* faces, real* areas) {
     GK_EACH(f, n) areas[f] = real(area_of(face_at(vertices, faces, f)));
 }

@@ -1,5 +1,5 @@
 // Sums of many contributions to few targets, in an order that does not depend on the threads: contributions are sorted by
-// face, summed in pieces of bounded length, then by face, and gathered by vertex through its incident corners.
+// face, summed in pieces of bounded length, then by face; kernels/mesh/corners.cu gathers them by vertex.
 #include "../../core/vec.h"
 
 namespace gk {
@@ -25,18 +25,6 @@ GK_KERNEL sum_faces(int n, const int* piece_face, const double* sums, double* ad
         for (int j = i; j < n && piece_face[j] == face; ++j)
             for (int k = 0; k < 9; ++k) total[k] += sums[9 * (uint64)j + k];
         for (int k = 0; k < 9; ++k) adj_faces[9 * (uint64)face + k] = total[k];
-    }
-}
-
-// corners[offset[v] .. offset[v + 1]) are the places 3 face + corner where vertex v stands.
-GK_KERNEL gather_vertices(int n, const int* offset, const int* corners, const double* adj_faces, real* adj_vertices) {
-    GK_EACH(v, n) {
-        Vec3d total = {0, 0, 0};
-        for (int j = offset[v]; j < offset[v + 1]; ++j) {
-            const double* c = adj_faces + 3 * (uint64)corners[j];
-            total += Vec3d{c[0], c[1], c[2]};
-        }
-        add_row(adj_vertices, v, to_real(total));
     }
 }
 

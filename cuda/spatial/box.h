@@ -1,6 +1,6 @@
 // Axis-aligned boxes of a node's children.
 #pragma once
-#include "../spatial/bvh.h"
+#include "bvh.h"
 
 namespace gk {
 
