@@ -4,8 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import geomkit as gk
 from tests.implicit.samples import METHODS, POINTS, ball, box, inside_of, joined, moved
@@ -49,7 +48,7 @@ def test_value_broken(name, shared_mesh):
 
 def test_value_distance_is_that_of_closest_point():
     mesh = gk.shapes.torus()
-    points = RNG.uniform(-2, 2, (1000, 3))
+    points = np.random.default_rng(3).uniform(-2, 2, (1000, 3))
     expected = gk.closest_point(mesh, points).distance
     for sign in ("unsigned", *METHODS):
         assert np.array_equal(np.abs(gk.signed_distance(mesh, points, sign=sign)), expected)
