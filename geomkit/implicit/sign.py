@@ -9,7 +9,7 @@ import numpy as np
 from geomkit.errors import SignWarning, message, warn
 from geomkit.mesh.mesh import Mesh
 from geomkit.mesh.report import sign_method
-from geomkit.runtime.device import namespace
+from geomkit.runtime.device import empty, namespace
 from geomkit.runtime.kernel import Kernel
 from geomkit.spatial.query import Points, n_groups
 from geomkit.spatial.winding_number import winding
@@ -21,6 +21,10 @@ contains_fwd = Kernel(
     "contains_fwd",
     "Bvh bvh, int count, const real* points, const int* order, int sign, int* inside",
     grain=4,
+)
+
+edge_pseudonormals = Kernel(
+    "implicit/pseudonormals.cu", "edge_pseudonormals", "const real* face_normals, const int* twin, real* edge_normals"
 )
 
 METHODS = {"unsigned": 0, "pseudonormal": 1, "winding": 2, "parity": 3}  # as the enum Sign of the kernels
@@ -114,16 +118,16 @@ def _winding_at_faces(mesh: Mesh) -> tuple[np.ndarray, np.ndarray]:
 
 def _face_samples(mesh: Mesh, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Centroids and unit normals, (n, 3) float64, and sizes (square roots of area) of faces drawn by their area."""
-    vertices, faces = _on_host(mesh.vertices_array).astype(np.float64), _on_host(mesh.faces_array)
-    a, b, c = (vertices[faces[:, k]] for k in range(3))
-    across = np.cross(b - a, c - a)
-    area = np.linalg.norm(across, axis=1)
+    area = np.asarray(_on_host(namespace(mesh.device).asarray(mesh.face_areas)), np.float64)
     total = np.cumsum(area)
     if not total[-1] > 0:
         return np.empty((0, 3)), np.empty((0, 3)), np.empty(0)
-    face = np.minimum(np.searchsorted(total, rng.random(n) * total[-1], side="right"), len(faces) - 1)
+    face = np.minimum(np.searchsorted(total, rng.random(n) * total[-1], side="right"), len(area) - 1)
     face = face[area[face] > 0]
-    return (a[face] + b[face] + c[face]) / 3, across[face] / area[face, None], np.sqrt(area[face] / 2)
+    xp = namespace(mesh.device)
+    a, b, c = _on_host(mesh.vertices_array[mesh.faces_array[xp.asarray(face)].T]).astype(np.float64)
+    across = np.cross(b - a, c - a)
+    return (a + b + c) / 3, across / np.linalg.norm(across, axis=1, keepdims=True), np.sqrt(area[face])
 
 
 def _points(mesh: Mesh, points: np.ndarray) -> Points:
@@ -149,13 +153,13 @@ class Pseudonormals:
 
     def __init__(self, mesh: Mesh):
         xp = namespace(mesh.device)
-        topology = mesh.topology
-        faces = topology.welded_faces
-        welded = Mesh(_on_host(mesh.vertices_array)[topology.unique_vertices], faces)
-        face_normals, twin = welded.face_normals, topology.edge_twin
-        other = face_normals[np.maximum(twin, 0) // 3] * (twin >= 0)[:, :, None]
-        tables = (faces, face_normals, face_normals[:, None] + other, welded.vertex_normals)
-        self._tables = [xp.ascontiguousarray(xp.asarray(t)) for t in tables]
+        topology, welded = mesh.topology, mesh
+        if not topology.is_welded:
+            welded = Mesh(mesh.vertices_array[xp.asarray(topology.unique_vertices)], xp.asarray(topology.welded_faces))
+        face_normals, vertex_normals = xp.asarray(welded.face_normals), xp.asarray(welded.vertex_normals)
+        edge_normals = empty(mesh.device, (mesh.n_faces, 3, 3), mesh.dtype)
+        edge_pseudonormals(mesh.n_faces, face_normals, xp.asarray(topology.edge_twin), edge_normals)
+        self._tables = (welded.faces_array, face_normals, edge_normals, vertex_normals)
         self.dtype, self.device = mesh.dtype, mesh.device
         self.fields = tuple(t.ctypes.data if mesh.device == "cpu" else t.data.ptr for t in self._tables)
 

@@ -12,6 +12,12 @@ from geomkit.runtime.kernel import Kernel
 point_bounds_fwd = Kernel(
     "mesh/bounds.cu", "point_bounds_fwd", "int block, int count, const real* points, real* bounds", grain=64
 )
+indexed_bounds = Kernel(
+    "mesh/bounds.cu",
+    "indexed_bounds",
+    "int block, int count, const real* points, const int* index, real* bounds",
+    grain=64,
+)
 point_bounds_adj = Kernel(
     "mesh/bounds.cu", "point_bounds_adj", "const int* at, const real* adj_bounds, real* adj_points"
 )
@@ -19,12 +25,23 @@ point_bounds_adj = Kernel(
 BLOCK = 256
 
 
-def point_bounds(points: Any) -> np.ndarray:
-    """(2, 3) box of points, (N, 3) NumPy's or CuPy's with N > 0; on the host, in the precision of the points."""
-    count = len(points)
+def point_bounds(points: Any, index: Any = None) -> np.ndarray:
+    """The box of points, or of those that an index names.
+
+    Args:
+        points: (N, 3) NumPy or CuPy array.
+        index: int32 array of any shape, or None for all points. At least one point.
+
+    Returns:
+        (2, 3) on the host, in the precision of the points.
+    """
+    count = len(points) if index is None else index.size
     n = -(-count // BLOCK)
     part = empty(device_of(points), (n, 2, 3), points.dtype)
-    point_bounds_fwd(n, BLOCK, count, points, part)
+    if index is None:
+        point_bounds_fwd(n, BLOCK, count, points, part)
+    else:
+        indexed_bounds(n, BLOCK, count, points, index, part)
     lower, upper = part[:, 0].min(axis=0), part[:, 1].max(axis=0)
     return np.array([lower.tolist(), upper.tolist()], points.dtype)
 

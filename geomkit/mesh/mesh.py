@@ -128,7 +128,7 @@ class Mesh:
         """(2, 3) float64. Least and greatest coordinates of the vertices that faces use; (inf, -inf) without faces."""
         if not self.n_faces:
             return frozen(np.array([[np.inf] * 3, [-np.inf] * 3]))
-        return frozen(point_bounds(self._vertices[self._faces.ravel()]).astype(np.float64))
+        return frozen(point_bounds(self._vertices, self._faces).astype(np.float64))
 
     @cached_property
     def center(self) -> np.ndarray:
