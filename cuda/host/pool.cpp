@@ -130,6 +130,9 @@ GK_EXPORT void gk_parallel(gk::Run run, const void* job, int n, int grain) {
     pool.busy.store(false, std::memory_order_release);
 }
 
+// Digest of the source that these libraries were built from.
+GK_EXPORT const char* gk_source_digest() { return GK_SOURCE_DIGEST; }
+
 GK_EXPORT void gk_set_threads(int n) { gk::threads.store(n); }
 GK_EXPORT int gk_threads() { return gk::threads.load(); }
 

@@ -165,6 +165,7 @@ GK_FN void nearest_triangles(const Bvh& bvh, Query* queries, int n) {
 // The nearest triangles of queries begin .. end - 1 in `order`, in the tree's coordinates.
 GK_FN int nearest_group(const Bvh& bvh, const real* points, const int* order, int begin, int end, Query* queries) {
     int n = end - begin;
+    for (int i = 0; GROUP > 1 && i < n; ++i) prefetch(points + 3 * (uint64)order[begin + i]);
     for (int i = 0; i < n; ++i) {
         Located at = locate(bvh, points, order[begin + i]);
         queries[i] = {at.p, at.factor, no_triangle()};

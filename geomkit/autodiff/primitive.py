@@ -22,6 +22,7 @@ class Primitive:
     """
 
     registry: dict[str, Primitive] = {}
+    __name__: str
 
     def __init__(
         self, forward: Callable, differentiable: tuple[str, ...], outputs: tuple[str, ...], discrete: tuple[str, ...]

@@ -36,6 +36,7 @@ def winding(arena: Arena) -> None:
     for peer in arena.peers:
         if peer.key == "libigl":
             task = peer.winding_number(checked)
+            assert task is not None
             own_limit = min(own_limit, max(ROUNDING, rms(task.read(task.run(), len(checked)))))
 
     def check(task: Task, values: np.ndarray) -> Verdict:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import os
 import sysconfig
 from functools import cache
@@ -37,10 +38,26 @@ def kernel_folder() -> Path:
     raise DeviceError("the kernels' source text is missing: run `pip install .`")
 
 
+def source_digest(folder: Path) -> str:
+    """Digest of all C++ text in a checkout's `cuda`, as `cuda/CMakeLists.txt` computes it for the libraries."""
+    files = [f for pattern in ("*.h", "*.cpp", "*.cu") for f in folder.rglob(pattern)]
+    files.sort(key=lambda f: f.relative_to(folder).as_posix())
+    digests = "".join(hashlib.sha256(f.read_bytes()).hexdigest() for f in files)
+    return hashlib.sha256(digests.encode()).hexdigest()
+
+
 @cache
 def host_library() -> ctypes.CDLL:
-    """Thread pool and sorting, the same for every instruction set."""
+    """Thread pool and sorting, the same for every instruction set.
+
+    Raises:
+        DeviceError: this is a checkout whose kernels have changed since the libraries were built.
+    """
     library = ctypes.CDLL(str(library_folder() / "geomkit_host.so"))
+    library.gk_source_digest.restype = ctypes.c_char_p
+    source = Path(__file__).resolve().parent.parent.parent / "cuda"
+    if (source / "CMakeLists.txt").exists() and source_digest(source) != library.gk_source_digest().decode():
+        raise DeviceError(f"the compiled kernels in {library_folder()} are not those of {source}: run `pip install .`")
     library.gk_parallel.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_int)
     library.gk_parallel.restype = None
     library.gk_set_threads.restype = None

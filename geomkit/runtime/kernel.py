@@ -119,7 +119,7 @@ class Kernel:
                 if array_type is not None and a.dtype != array_type:
                     raise self._misfit(arguments, plan)
                 try:
-                    values.append(_address_of(_byte_at(a)))
+                    values.append(_address_of(_byte_at(a)))  # pyright: ignore[reportArgumentType]
                 except (TypeError, ValueError):  # read-only, empty, or not contiguous
                     if not a.flags.c_contiguous or (kind == _OUTPUT and a.size and not a.flags.writeable):
                         raise self._misfit(arguments, plan) from None

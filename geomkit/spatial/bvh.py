@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from geomkit.arrays import to_host
 from geomkit.mesh.box import point_bounds
 from geomkit.runtime import host
 from geomkit.runtime.device import empty, namespace, sort_order
@@ -57,10 +58,8 @@ def _structure(real: np.dtype, lanes: dict[str, tuple[int, ...]], integers: str)
     """Layout of a C++ structure of rows of eight, with the integers last, padded to 64 bytes."""
     fields = [(name, real, (*shape, WIDTH)) for name, shape in lanes.items()]
     fields += [(integers, np.int32, (WIDTH,))] if integers else []
-    plain = np.dtype(fields)
-    names, offsets = list(plain.names), [plain.fields[n][1] for n in plain.names]
-    formats = [plain.fields[n][0] for n in plain.names]
-    return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": -(-plain.itemsize // 64) * 64})
+    padding = -np.dtype(fields).itemsize % 64
+    return np.dtype([*fields, ("padding", np.uint8, (padding,))] if padding else fields)
 
 
 _LANES = {
@@ -196,7 +195,7 @@ class Bvh:
             return 0.0
         part = empty(self.device, self.n_nodes, np.float64)
         sah_cost(self.n_nodes, self.nodes, part, dtype=self.dtype)
-        x, y, z = np.subtract(*self.bounds[::-1]).tolist()
+        x, y, z = (np.subtract(*self.bounds[::-1]) / self.scale).tolist()
         area = 2 * (x * y + y * z + z * x)
         return 1.0 + float(part.sum()) / area if area > 0 else 1.0
 
@@ -205,7 +204,7 @@ class Bvh:
         """(2, 3) float64 box of all triangles, in the world; `geomkit.bounds` is its differentiable form."""
         if self.n_nodes == 0:
             return np.array([[np.inf] * 3, [-np.inf] * 3])
-        root = self.nodes[:1] if self.device == "cpu" else self.nodes[:1].get().view(STRUCTURES["Node", self.dtype])
+        root = to_host(self.nodes[:1]).view(STRUCTURES["Node", self.dtype])
         bounds = root["bounds"].reshape(3, 2, WIDTH).astype(np.float64)
         return self.center + self.scale * np.stack([bounds[:, 0].min(1), bounds[:, 1].max(1)])
 

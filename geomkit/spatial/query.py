@@ -24,7 +24,7 @@ point_codes = Kernel(
 
 CHUNK = 1 << 20  # queries at a time: bounds the scratch memory of sorting, about 40 bytes each
 GROUP = 64  # on the CPU neighbouring queries share a traversal
-BITS = 8  # cells an axis of the grid that orders queries: enough to fill groups with neighbours
+BITS = 7  # cells an axis of the grid that orders queries, as a power of two: enough to fill groups with neighbours
 
 
 def n_groups(n: int, device: str) -> int:

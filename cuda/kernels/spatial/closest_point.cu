@@ -9,6 +9,14 @@ GK_KERNEL closest_point_fwd(int n, Bvh bvh, int count, const real* points, const
     GK_EACH(g, n) {
         Query queries[GROUP];
         int begin = g * GROUP, m = nearest_group(bvh, points, order, begin, min(begin + GROUP, count), queries);
+        for (int j = 0; GROUP > 1 && j < m; ++j) {
+            int i = order[begin + j];
+            prefetch(point + 3 * (uint64)i);
+            prefetch(barycentric + 3 * (uint64)i);
+            prefetch(face + i);
+            prefetch(feature + i);
+            prefetch(distance + i);
+        }
         for (int first = 0; first < m; first += LANES) {
             Closest r = closest_of(bvh, queries, first, m);
             Rows<8> lanes;
