@@ -3,7 +3,6 @@
 import io
 import os
 import re
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import DTypeLike
 
 from geomkit.arrays import to_host
 from geomkit.errors import message
+from geomkit.files import replacing
 from geomkit.mesh.mesh import Mesh
 
 __all__ = ["FORMATS", "load_mesh", "save_mesh"]
@@ -74,15 +74,8 @@ def save_mesh(mesh: Mesh, path: str | os.PathLike) -> None:
     """
     path = Path(path)
     data = _serialize(mesh, _extension(path, "save_mesh"))
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    with replacing(path) as file:
+        file.write(data)
 
 
 def _extension(path: Path, op: str) -> str:
@@ -154,10 +147,3 @@ def _ply(vertices: np.ndarray, faces: np.ndarray) -> bytes:
     rows = np.empty(len(faces), [("count", "u1"), ("index", "<i4", 3)])
     rows["count"], rows["index"] = 3, faces
     return header.encode() + vertices.astype(vertices.dtype.newbyteorder("<")).tobytes() + rows.tobytes()
-
-
-def _umask() -> int:
-    """The mask of new files, which a process can only read by setting it."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
