@@ -8,153 +8,13 @@
 #include <memory>
 #include <vector>
 
+#include "fold.h"
 #include "launch.h"
-#include "../spatial/bvh.h"
 
 namespace gk {
 namespace {
 
-typedef real Real4 __attribute__((vector_size(4 * sizeof(real))));
-typedef decltype(Real4{} < Real4{}) Mask4;
-
-// One instruction where four reals fit a register; the compiler does not find it by itself.
-template <class V> GK_FN V min4(V a, V b) {
-    if constexpr (sizeof(V) <= REGISTER) return min(a, b);
-    else return a < b ? a : b;
-}
-template <class V> GK_FN V max4(V a, V b) {
-    if constexpr (sizeof(V) <= REGISTER) return max(a, b);
-    else return a > b ? a : b;
-}
-
-// Integers ride in lane 3 of a box. The offset makes them, and all their differences and products, normal numbers:
-// arithmetic on denormals is a hundred times slower.
-constexpr int OFFSET = 0x30000000;
-inline real as_real(int i) {
-    real r = 0;
-    if (IS_FLOAT) i += OFFSET;
-    else r = 1;
-    std::memcpy(&r, &i, 4);
-    return r;
-}
-inline int as_int(real r) {
-    int i;
-    std::memcpy(&i, &r, 4);
-    return IS_FLOAT ? i - OFFSET : i;
-}
-
-struct Box {
-    Real4 lower, upper;
-    void add(Real4 lo, Real4 hi) { lower = min4(lower, lo), upper = max4(upper, hi); }
-    void add(const Box& b) { add(b.lower, b.upper); }
-    real half_area() const {
-        Real4 d = upper - lower;
-        return d[0] * d[1] + d[1] * d[2] + d[2] * d[0];
-    }
-};
-
-const Box NOTHING = {Real4{} + INFINITE, Real4{} - INFINITE};
-
-struct Reference { Real4 lower, upper; };  // a triangle's box; lower[3] is the face
-
-// lower[3]: slot of the right child, or first reference of a leaf; upper[3]: 0, or number of triangles of a leaf.
-struct Slot {
-    Real4 lower, upper;
-    bool leaf() const { return as_int(upper[3]) != 0; }
-    int right() const { return as_int(lower[3]); }
-    int first() const { return as_int(lower[3]); }
-    int count() const { return as_int(upper[3]); }
-};
-
-constexpr int BINS = 16, SMALL = 64, MEDIUM = 1 << 12, LARGE = 1 << 15, BLOCK = 1 << 13, MAX_BINARY_DEPTH = 48;
-
-struct Bin { Box box; int count; };
-
-// The map from a centroid (lower + upper) to a bin on each axis.
-struct Binning {
-    Real4 lower, scale;
-    int bins, first_axis, last_axis;
-
-    Binning(const Box& centroids, int bins, bool all_axes) : lower(centroids.lower), bins(bins) {
-        Real4 extent = centroids.upper - centroids.lower;
-        for (int k = 0; k < 4; ++k) scale[k] = k < 3 && extent[k] > 0 ? bins * real(0.99999) / extent[k] : 0;
-        first_axis = 0, last_axis = 3;
-        if (!all_axes) {
-            first_axis = extent[0] > extent[1] ? (extent[0] > extent[2] ? 0 : 2) : (extent[1] > extent[2] ? 1 : 2);
-            last_axis = first_axis + 1;
-        }
-    }
-    // r stays in memory: a lane of a register that is not known in advance is slow to read.
-    int bin(const Reference& r, int axis) const {
-        const real* box = (const real*)&r;
-        int k = int((box[axis] + box[4 + axis] - lower[axis]) * scale[axis]);
-        return k < 0 ? 0 : k >= bins ? bins - 1 : k;  // centroid bounds of large ranges are estimates
-    }
-};
-
-struct Bins {
-    Bin bin[3][BINS];
-
-    void clear(const Binning& g) {
-        for (int a = g.first_axis; a < g.last_axis; ++a)
-            for (int i = 0; i < g.bins; ++i) bin[a][i] = {NOTHING, 0};
-    }
-    // Counts on the one axis of g.
-    void fill(const Binning& g, const Reference* r, int n) {
-        // Two sets in turn, since consecutive triangles fall into the same bin and would wait for one another.
-        Bins other;
-        clear(g), other.clear(g);
-        int axis = g.first_axis;
-        Bin *even = bin[axis], *odd = other.bin[axis];
-        for (int i = 0; i < n; ++i) {
-            Bin& b = (i & 1 ? odd : even)[g.bin(r[i], axis)];
-            b.box.add(r[i].lower, r[i].upper);
-            ++b.count;
-        }
-        add(g, other);
-    }
-    void add(const Binning& g, const Bins& other) {
-        for (int a = g.first_axis; a < g.last_axis; ++a)
-            for (int i = 0; i < g.bins; ++i) {
-                bin[a][i].box.add(other.bin[a][i].box);
-                bin[a][i].count += other.bin[a][i].count;
-            }
-    }
-};
-
-inline int packets(int n) { return (n + WIDTH - 1) / WIDTH; }
-
-struct Split {
-    int axis = -1, bin = 0, left_count = 0;
-    Box left = NOTHING, right = NOTHING;
-
-    // The best plane between bins: least area times packets, summed over both sides. axis stays -1 if none separates.
-    Split(const Binning& g, const Bins& bins, int n) {
-        real best = INFINITE;
-        for (int a = g.first_axis; a < g.last_axis; ++a) {
-            if (!(g.scale[a] > 0)) continue;
-            const Bin* b = bins.bin[a];
-            real right_cost[BINS];
-            Box box = NOTHING;
-            int count = 0;
-            for (int i = g.bins - 1; i > 0; --i) {
-                box.add(b[i].box);
-                count += b[i].count;
-                right_cost[i] = count ? box.half_area() * packets(count) : 0;
-            }
-            box = NOTHING, count = 0;
-            for (int i = 1; i < g.bins; ++i) {
-                box.add(b[i - 1].box);
-                count += b[i - 1].count;
-                if (!count || count == n) continue;
-                real cost = box.half_area() * packets(count) + right_cost[i];
-                if (cost < best) best = cost, axis = a, bin = i, left = box, left_count = count;
-            }
-        }
-        if (axis >= 0)
-            for (int i = bin; i < g.bins; ++i) right.add(bins.bin[axis][i].box);
-    }
-};
+constexpr int SMALL = 64, MEDIUM = 1 << 12, LARGE = 1 << 15, BLOCK = 1 << 13, MAX_BINARY_DEPTH = 48;
 
 struct Range {
     Reference *from, *to;  // the range's references, and the buffer that receives them when it is split
@@ -381,108 +241,6 @@ class Builder {
     }
 };
 
-// One level of wide nodes: the slots that become the nodes of the level, in order.
-class Fold {
-  public:
-    Fold(const Builder& b, Node* nodes, int* leaf_faces, int* level_start)
-        : b_(b), nodes_(nodes), leaf_faces_(leaf_faces), level_start_(level_start) {}
-
-    int levels = 0, n_nodes = 0, n_packets = 0;
-
-    bool run() {
-        std::vector<int> level{0};
-        while (!level.empty()) {
-            if (levels > MAX_DEPTH) return false;
-            level_start_[levels++] = n_nodes;
-            level = fold(level);
-        }
-        level_start_[levels] = n_nodes;
-        return true;
-    }
-
-  private:
-    const Builder& b_;
-    Node* nodes_;
-    int *leaf_faces_, *level_start_;
-    static constexpr int BLOCK = 64;
-
-    struct Children { int slot[WIDTH], count = 0, inner = 0; };
-
-    // Opens the child of largest area until there are eight; of equal ones the oldest, so that a pile of triangles on one
-    // spot is still divided evenly.
-    Children children(int slot) const {
-        Children c;
-        int born[WIDTH] = {0}, now = 0;
-        c.slot[c.count++] = slot;
-        while (c.count < WIDTH) {
-            int open = -1;
-            real largest = -1;
-            for (int i = 0; i < c.count; ++i) {
-                const Slot& s = b_.slots[c.slot[i]];
-                if (s.leaf()) continue;
-                real area = Box{s.lower, s.upper}.half_area();
-                if (area > largest || (area == largest && born[i] < born[open])) largest = area, open = i;
-            }
-            if (open < 0) break;
-            int parent = c.slot[open];
-            c.slot[open] = parent + 1;
-            born[open] = born[c.count] = ++now;
-            c.slot[c.count++] = b_.slots[parent].right();
-        }
-        for (int i = 0; i < c.count; ++i) c.inner += !b_.slots[c.slot[i]].leaf();
-        return c;
-    }
-
-    std::vector<int> fold(const std::vector<int>& level) {
-        int n = (int)level.size(), blocks = (n + BLOCK - 1) / BLOCK;
-        std::vector<Children> kids(n);
-        std::vector<int> inner(blocks + 1), leaves(blocks + 1);
-        parallel_for(blocks, 1, [&](int first, int last) {
-            for (int b = first; b < last; ++b)
-                for (int i = b * BLOCK, end = min(i + BLOCK, n); i < end; ++i) {
-                    kids[i] = children(level[i]);
-                    inner[b + 1] += kids[i].inner;
-                    leaves[b + 1] += kids[i].count - kids[i].inner;
-                }
-        });
-        for (int b = 0; b < blocks; ++b) inner[b + 1] += inner[b], leaves[b + 1] += leaves[b];
-        int first_child = n_nodes + n;
-        std::vector<int> next(inner[blocks]);
-        parallel_for(blocks, 1, [&](int first, int last) {
-            for (int b = first; b < last; ++b) {
-                int node = inner[b], packet = n_packets + leaves[b];
-                for (int i = b * BLOCK, end = min(i + BLOCK, n); i < end; ++i)
-                    write(kids[i], nodes_[n_nodes + i], next, first_child, node, packet);
-            }
-        });
-        n_nodes += n;
-        n_packets += leaves[blocks];
-        return next;
-    }
-
-    void write(const Children& kids, Node& node, std::vector<int>& next, int first_child, int& inner, int& packet) {
-        for (int i = 0; i < WIDTH; ++i) {
-            bool used = i < kids.count;
-            Box box = NOTHING;
-            node.child[i] = EMPTY;
-            if (used) {
-                const Slot& s = b_.slots[kids.slot[i]];
-                box = {s.lower, s.upper};
-                if (s.leaf()) {
-                    node.child[i] = ~packet;
-                    int* face = leaf_faces_ + WIDTH * (size_t)packet++;
-                    for (int k = 0; k < WIDTH; ++k)
-                        face[k] = k < s.count() ? as_int(b_.references[s.first() + k].lower[3]) : -1;
-                } else {
-                    next[inner] = kids.slot[i];
-                    node.child[i] = first_child + inner++;
-                }
-            }
-            for (int a = 0; a < 3; ++a) node.bounds[a][0][i] = box.lower[a], node.bounds[a][1][i] = box.upper[a];
-        }
-    }
-};
-
 }  // namespace
 }  // namespace gk
 
@@ -491,7 +249,7 @@ class Fold {
 GK_EXPORT int gk_sah_build(int n, const gk::real* vertices, const int* faces, const double* place, gk::Node* nodes,
                            int* leaf_faces, int* level_start, int* counts) {
     gk::Builder builder(n, vertices, faces, place);
-    gk::Fold fold(builder, nodes, leaf_faces, level_start);
+    gk::Fold fold(builder.slots.get(), builder.references, nodes, leaf_faces, level_start);
     if (!fold.run()) return 1;
     counts[0] = fold.levels, counts[1] = fold.n_nodes, counts[2] = fold.n_packets;
     return 0;

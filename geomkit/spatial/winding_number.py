@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,8 @@ winding_number_edges_adj = Kernel(
 
 BETA = 2.1  # a cluster is far beyond so many times its radius; rms error below 1e-3 (Barill et al. use 2)
 BLOCK = 4096  # points whose gradients one item of the edges' adjoint sums
+ENDS = 1 << 20  # such items at a time
+WORK = 1 << 28  # packets or edges seen from points in one launch
 
 
 @primitive(differentiable=("points", "vertices"), outputs=("winding",))
@@ -111,27 +114,8 @@ def winding_number_adjoint(mesh: Mesh, points: Any, *, adj_winding: Any, method:
     adj = q.cotangent("adj_winding", adj_winding, (n,))
     adj_points, adj_vertices = zeros(q.device, (n, 3), q.dtype), zeros(q.device, (m.n_vertices, 3), q.dtype)
     if n and m.n_faces:
-        edges, multiplicity = m.derived("unbalanced_by_position", lambda mesh: _unbalanced(mesh, "position"))
-        bvh = m.bvh.struct()
-        winding_number_points_adj(n, bvh, len(edges), m.vertices_array, edges, multiplicity, q.array, adj, adj_points)
-        edges, multiplicity = m.derived("unbalanced_by_index", lambda mesh: _unbalanced(mesh, "index"))
-        if len(edges):
-            blocks = -(-n // BLOCK)
-            ends = empty(q.device, (blocks, len(edges), 2, 3), np.float64)
-            winding_number_edges_adj(
-                blocks * len(edges),
-                bvh,
-                len(edges),
-                BLOCK,
-                n,
-                m.vertices_array,
-                edges,
-                multiplicity,
-                q.array,
-                adj,
-                ends,
-            )
-            adj_vertices = _ends_to_vertices(m, edges, ends.sum(axis=0))
+        adj_points = _points_gradient(q, adj)
+        adj_vertices = _vertices_gradient(q, adj)
     return PointGradients(q.library.wrap(adj_points), q.library.wrap(adj_vertices))
 
 
@@ -141,12 +125,50 @@ def winding(q: Points, method: str) -> Any:
     if q.mesh.n_faces == 0:
         return result
     if method == "exact":
-        exact_winding_number_fwd(len(q), q.mesh.bvh.struct(), q.mesh.bvh.n_packets, q.array, result)
+        bvh, packets = q.mesh.bvh.struct(), q.mesh.bvh.n_packets
+        for part in _parts(len(q), packets):
+            exact_winding_number_fwd(len(q.array[part]), bvh, packets, q.array[part], result[part])
         return result
     bvh = q.mesh.bvh.struct("moments")
     for part, points, order in q.chunks():
         winding_number_fwd(n_groups(len(points), q.device), bvh, len(points), points, order, BETA, result[part])
     return result
+
+
+def _parts(n: int, work: int) -> Iterator[slice]:
+    """Slices of n points, `work` units of work each, that take about a second, so that Ctrl-C is heard between them."""
+    step = max(1, WORK // max(1, work))
+    return (slice(start, start + step) for start in range(0, n, step))
+
+
+def _points_gradient(q: Points, adj: Any) -> Any:
+    m = q.mesh
+    edges, multiplicity = m.derived("unbalanced_by_position", lambda mesh: _unbalanced(mesh, "position"))
+    adj_points = zeros(q.device, (len(q), 3), q.dtype)
+    for part in _parts(len(q), len(edges)):
+        points, bvh = q.array[part], m.bvh.struct()
+        winding_number_points_adj(
+            len(points), bvh, len(edges), m.vertices_array, edges, multiplicity, points, adj[part], adj_points[part]
+        )
+    return adj_points
+
+
+def _vertices_gradient(q: Points, adj: Any) -> Any:
+    """Blocks of points are summed by the kernel, and the blocks here: few enough at a time to bound the memory."""
+    m = q.mesh
+    edges, multiplicity = m.derived("unbalanced_by_index", lambda mesh: _unbalanced(mesh, "index"))
+    total = zeros(q.device, (len(edges), 2, 3), np.float64)
+    step = BLOCK * max(1, ENDS // max(1, len(edges)))
+    for start in range(0, len(q) if len(edges) else 0, step):
+        points = q.array[start : start + step]
+        blocks = -(-len(points) // BLOCK)
+        ends = empty(q.device, (blocks, len(edges), 2, 3), np.float64)
+        winding_number_edges_adj(
+            blocks * len(edges), m.bvh.struct(), len(edges), BLOCK, len(points), m.vertices_array, edges, multiplicity,
+            points, adj[start : start + step], ends,
+        )  # fmt: skip
+        total += ends.sum(axis=0)
+    return _ends_to_vertices(m, edges, total)
 
 
 def _unbalanced(mesh: Mesh, by: str) -> tuple[Any, Any]:

@@ -1,5 +1,7 @@
 """Winding number: fast and exact, and the derivative of the exact one."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -130,6 +132,22 @@ def test_gradient_of_soup_points_cancels():
     summed = np.zeros_like(ball.vertices)
     np.add.at(summed, ball.faces.ravel(), g.vertices)
     assert np.abs(summed).max() < 1e-12
+
+
+def test_parts(monkeypatch):
+    """Work cut into launches of bounded size gives the same values."""
+    module = sys.modules["geomkit.spatial.winding_number"]
+    mesh, points = gk.shapes.grid(5, 5), np.random.default_rng(0).uniform(-1, 1, (9000, 3))
+    adj = np.random.default_rng(1).normal(size=9000)
+
+    def work():
+        g = gk.winding_number.adjoint(mesh, points, adj_winding=adj)
+        return gk.winding_number(mesh, points, method="exact"), g.points, g.vertices
+
+    whole = work()
+    monkeypatch.setattr(module, "WORK", 10_000)
+    monkeypatch.setattr(module, "ENDS", 1)
+    assert all(np.allclose(a, b, rtol=1e-5, atol=1e-7) for a, b in zip(work(), whole, strict=True))
 
 
 def test_gradient_singular():
