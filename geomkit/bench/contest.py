@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from geomkit.bench.peers import Peer
-from geomkit.bench.race import Task, Timing, race
+from geomkit.bench.race import REST, Task, Timing, race
 from geomkit.bench.row import Row
 from geomkit.mesh.mesh import Mesh
 from geomkit.runtime import host
@@ -84,7 +84,7 @@ class Arena:
                 continue
             row.error, row.wrong_signs, row.check = verdict
             running.append((task, row))
-        timings = race([task for task, _ in running], self.rounds)
+        timings = race([task for task, _ in running], self.rounds, rest=REST if self.peers else 0.0)
         first, alone = 0, [i for i, (_, row) in enumerate(running) if row.own and row.threads == 1]
         for (task, row), timing in zip(running, timings, strict=True):
             base = alone[0] if alone and task.threads == 1 else first

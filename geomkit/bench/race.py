@@ -50,7 +50,10 @@ class Timing:
     setup: float
 
 
-def race(tasks: Sequence[Task], rounds: int) -> list[Timing]:
+REST = 0.25  # seconds; OpenMP's workers spin for 200 ms after a loop, which takes a core from whoever runs next
+
+
+def race(tasks: Sequence[Task], rounds: int, *, rest: float = 0.0) -> list[Timing]:
     """Run the tasks in turns, `rounds` times each, and keep the best times of each.
 
     Turns make a machine that slows down for a while slow for all; the best time is the one least disturbed.
@@ -58,6 +61,7 @@ def race(tasks: Sequence[Task], rounds: int) -> list[Timing]:
     Args:
         tasks: in the order of their turns.
         rounds: at least 1.
+        rest: seconds to wait before each run.
     """
     best = [Timing(np.inf, np.inf, 0.0) for _ in tasks]
     best_setup = [Timing(np.inf, np.inf, 0.0) if task.setup else Timing(0.0, 0.0, 0.0) for task in tasks]
@@ -66,6 +70,7 @@ def race(tasks: Sequence[Task], rounds: int) -> list[Timing]:
     try:
         for _ in range(rounds):
             for i, task in enumerate(tasks):
+                time.sleep(rest)
                 if task.setup:
                     _keep_best(best_setup[i], task.setup)
                 _keep_best(best[i], task.run)
