@@ -156,8 +156,8 @@ template <int N> struct Rows {
 
 template <class T> GK_FN T clamp(T a, T lo, T hi) { return min(max(a, lo), hi); }
 
-// a b - c d with the right sign (Kahan), so that no ray passes between two triangles that share an edge. The compiler would
-// fuse one product and not the other: the empty statements keep it from that.
+// a b - c d to its last digits, and so with the right sign (Kahan): no ray passes between two triangles that share an edge.
+// The compiler would fuse one product and not the other: the empty statements keep it from that.
 #if GK_GPU
 GK_FN float difference_of_products(float a, float b, float c, float d) {
     float w = __fmul_rn(c, d);
@@ -170,16 +170,16 @@ GK_FN double difference_of_products(double a, double b, double c, double d) {
 #else
 template <class V> GK_FN void keep(V& a) { asm("" : "+m"(a)); }
 template <class H> GK_FN void keep(Pair<H>& a) { keep(a.lo); keep(a.hi); }
-GK_FN Lanes difference_of_products(Lanes a, Lanes b, Lanes c, Lanes d) {
-    Lanes w = c * d;
+template <class V> GK_FN V difference_of_products(V a, V b, V c, V d) {
+    V w = c * d;
     keep(w);
 #if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
-    Lanes c2 = c;
+    V c2 = c;
     keep(c2);
     return (w - c2 * d) + (a * b - w);
 #else
     // Without a fused product both are rounded alike, and the difference is antisymmetric by itself.
-    Lanes v = a * b;
+    V v = a * b;
     keep(v);
     return v - w;
 #endif

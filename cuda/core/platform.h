@@ -11,6 +11,7 @@
 #define GK_FN __device__ __forceinline__
 #define GK_KERNEL extern "C" __global__ void
 #define GK_UNROLL _Pragma("unroll")
+#define GK_SCRATCH
 // A grid-stride loop.
 #define GK_EACH(i, n) for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < (n); i += gridDim.x * blockDim.x)
 
@@ -20,6 +21,8 @@
 #define GK_FN inline __attribute__((always_inline))
 #define GK_KERNEL extern "C" void
 #define GK_UNROLL
+// Large scratch of one thread: not on its stack, which may be small.
+#define GK_SCRATCH static thread_local
 // The chunk that the thread pool gave to this thread; n only serves the GPU.
 #define GK_EACH(i, n) for (int i = gk::chunk.begin, gk_end = ((void)(n), gk::chunk.end); i < gk_end; ++i)
 

@@ -21,6 +21,11 @@ template <class T> GK_FN T length(Vec<T> a) { return sqrt(dot(a, a)); }
 template <class T> GK_FN Vec<T> cross(Vec<T> a, Vec<T> b) {
     return {a.y * b.z - a.z * b.y, a.z * b.x - a.x * b.z, a.x * b.y - a.y * b.x};
 }
+// The cross product with every component right to its last digits, however much cancels.
+template <class T> GK_FN Vec<T> exact_cross(Vec<T> a, Vec<T> b) {
+    return {difference_of_products(a.y, b.z, a.z, b.y), difference_of_products(a.z, b.x, a.x, b.z),
+            difference_of_products(a.x, b.y, a.y, b.x)};
+}
 template <class M, class T> GK_FN Vec<T> select(M m, Vec<T> a, Vec<T> b) {
     return {select(m, a.x, b.x), select(m, a.y, b.y), select(m, a.z, b.z)};
 }

@@ -44,7 +44,7 @@ GK_FN Known nothing_known() { return {{0, 0, 0}, -1, 0, false}; }
 // Within that bound the known sign holds; for a closed mesh that is the whole ball. Else ever finer evaluations, until one
 // is clear.
 GK_FN bool wound(const Bvh& bvh, Vec3 p, real radius, real boundary, Known& known) {
-    real moved = length(p - known.p), left = known.radius - moved;
+    real moved = length(p - known.p), left = known.radius * real(1 - 1e-4) - moved;
     if (left > 0 && boundary * moved < known.margin * left * left) return known.inside;
     for (int accuracy = 0;; ++accuracy) {
         real beta = real(beta_of(accuracy)), error = real(error_of(accuracy));

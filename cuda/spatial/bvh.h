@@ -62,18 +62,33 @@ GK_FN Vec3 to_world(const Bvh& bvh, Vec3 p) {
     return {real(p.x * bvh.scale + bvh.center[0]), real(p.y * bvh.scale + bvh.center[1]), real(p.z * bvh.scale + bvh.center[2])};
 }
 
-// A query point in the tree's coordinates. One so far away that its squared distance would overflow is brought nearer along
-// its direction, to where the mesh is a speck all the same; its distance is `factor` times what it is from there.
+// A query point in the tree's coordinates. One so far away that powers of its distance would overflow is brought nearer
+// along its direction, to where the mesh is a speck all the same; its distance is `factor` times what it is from there.
 struct Located {
     Vec3 p;
     double factor;
 };
 GK_FN Located locate(const Bvh& bvh, const real* points, int i) {
-    const double limit = IS_FLOAT ? 1e15 : 1e150;
+    const double limit = IS_FLOAT ? 1e6 : 1e40;
     Vec3d p = to_local(bvh, points, i);
     double far = max(max(abs(p.x), abs(p.y)), abs(p.z));
     double factor = far > limit ? far / limit : 1;
     return {to_real((1 / factor) * p), factor};
+}
+
+// Whether p lies outside the box of the mesh.
+GK_FN bool outside_box(const Bvh& bvh, Vec3 p) {
+    const Node& root = bvh.nodes[0];
+    const real at[3] = {p.x, p.y, p.z};
+    for (int axis = 0; axis < 3; ++axis) {
+        Lanes lower = splat(INFINITE), upper = splat(-INFINITE);
+        for (int lane = 0; lane < WIDTH; lane += LANES) {
+            lower = min(lower, load(root.bounds[axis][0] + lane));
+            upper = max(upper, load(root.bounds[axis][1] + lane));
+        }
+        if (at[axis] < least(lower) || at[axis] > -least(-upper)) return true;
+    }
+    return false;
 }
 
 GK_FN Vec3 corner(const Packet& packet, int k, int lane) {

@@ -96,7 +96,7 @@ struct List {
 // The nearest triangles of up to GROUP points at once. Every box that any of them must open is loaded once for all.
 GK_FN void nearest_triangles(const Bvh& bvh, Query* queries, int n) {
     // A level keeps at most eight lists of n queries.
-    Waiting arena[GROUP * (WIDTH * MAX_DEPTH + 1)];
+    GK_SCRATCH Waiting arena[GROUP * (WIDTH * MAX_DEPTH + 1)];
     List stack[WIDTH * MAX_DEPTH];
     for (int i = 0; i < n; ++i) arena[i] = {0, i};
     int size = 0;

@@ -21,8 +21,8 @@ __all__ = ["contains", "signed_distance"]
 signed_distance_fwd = Kernel(
     "implicit/signed_distance.cu",
     "signed_distance_fwd",
-    "Bvh bvh, Pseudonormals normals, int count, const real* points, const int* order, int sign, double boundary, "
-    "real* distance",
+    "Bvh bvh, Pseudonormals normals, int count, const real* points, const int* order, int sign, int inverted, "
+    "double boundary, real* distance",
     grain=4,
 )
 signed_distance_adj = Kernel(
@@ -172,10 +172,11 @@ def distance(q: Points, method: str) -> Any:
     result = q.empty()
     normals = pseudonormals(q.mesh, method)
     boundary = q.mesh.derived("boundary", boundary_strength) if method == "winding" else 0.0
+    inverted = int(method == "pseudonormal" and q.mesh.volume < 0)
     bvh = q.mesh.bvh.struct("frames", "moments") if method == "winding" else q.mesh.bvh.struct("frames")
     for part, points, order in q.chunks():
         n = len(points)
         signed_distance_fwd(
-            n_groups(n, q.device), bvh, normals, n, points, order, METHODS[method], boundary, result[part]
+            n_groups(n, q.device), bvh, normals, n, points, order, METHODS[method], inverted, boundary, result[part]
         )
     return result

@@ -5,7 +5,7 @@ namespace gk {
 
 // One item is a group of queries that are neighbours in `order`.
 GK_KERNEL signed_distance_fwd(int n, Bvh bvh, Pseudonormals normals, int count, const real* points, const int* order, int sign,
-                              double boundary, real* distance) {
+                              int inverted, double boundary, real* distance) {
     GK_EACH(g, n) {
         Query queries[GROUP];
         int begin = g * GROUP, m = nearest_group(bvh, points, order, begin, min(begin + GROUP, count), queries);
@@ -19,7 +19,10 @@ GK_KERNEL signed_distance_fwd(int n, Bvh bvh, Pseudonormals normals, int count, 
                 int k = j - first;
                 real d = lanes.at[0][k];
                 bool inside = false;
-                if (sign == PSEUDONORMAL) {
+                if (sign == PSEUDONORMAL && outside_box(bvh, queries[j].p)) {
+                    // Far away all faces are equally near, to rounding, and the normal of the one found says nothing.
+                    inside = inverted;
+                } else if (sign == PSEUDONORMAL) {
                     Vec3 normal = pseudonormal(normals, face_of(bvh, queries[j]), int(lanes.at[1][k]));
                     inside = dot(normal, {lanes.at[2][k], lanes.at[3][k], lanes.at[4][k]}) < 0;
                 } else if (sign == WINDING) {
@@ -55,7 +58,7 @@ GK_KERNEL signed_distance_adj(int n, Bvh bvh, Pseudonormals normals, const real*
         Vec3 a = locate(bvh, vertices, f[0]).p, b = locate(bvh, vertices, f[1]).p, c = locate(bvh, vertices, f[2]).p;
         Vec3 w = row(barycentric, i), away = known_on_triangle(locate(bvh, points, i).p, a, b, c, w, feature[i]).away;
         Vec3 g;
-        if (distance[i] != 0) g = (distance[i] < 0 ? -adj_distance[i] : adj_distance[i]) * normalized(away);
+        if (dot(away, away) > 0) g = (distance[i] < 0 ? -adj_distance[i] : adj_distance[i]) * normalized(away);
         else if (sign != UNSIGNED) g = adj_distance[i] * normalized(pseudonormal(normals, face[i], feature[i]));
         else g = {0, 0, 0};
         add_row(adj_points, i, g);

@@ -75,17 +75,14 @@ GK_KERNEL build_frames(int n, const Packet* packets, Frame* frames) {
             for (int k = 0; k < 3; ++k) v[k] = to_double(corner(packets[i], k, lane));
             double l0 = length(v[1] - v[0]), l1 = length(v[2] - v[1]), l2 = length(v[0] - v[2]);
             int s = l0 >= l1 ? (l0 >= l2 ? 0 : 2) : (l1 >= l2 ? 1 : 2);
-            Vec3d o = v[s], e = v[(s + 1) % 3] - o, f = v[(s + 2) % 3] - o;
+            Vec3d o = v[s], e = v[(s + 1) % 3] - o, f = v[(s + 2) % 3] - o, n = exact_cross(e, f);
             double edge = length(e);
 
             // A point, a segment, or a triangle: x along the longest edge, y towards the apex, any that fit otherwise.
             Vec3d x = edge > 0 ? (1 / edge) * e : Vec3d{1, 0, 0};
-            double ax = dot(f, x);
-            Vec3d y = f - ax * x;
-            double ay = length(y);
-            if (ay > 1e-12 * edge) {
-                y = (1 / ay) * y;
-            } else {
+            double ax = dot(f, x), ay = edge > 0 ? length(n) / edge : 0;
+            Vec3d y = normalized(cross(n, x));
+            if (!(ay > 0)) {
                 ay = 0;
                 Vec3d any = abs(x.x) < 0.6 ? Vec3d{1, 0, 0} : Vec3d{0, 1, 0};
                 y = normalized(any - dot(any, x) * x);
