@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 import geomkit
+from geomkit.files import destination
 
 app = typer.Typer(
     name="geomkit",
@@ -76,6 +77,7 @@ def sdf(
     from geomkit.implicit.grid import grid_format
 
     grid_format(output, "sdf")
+    destination(output)
     loaded = geomkit.load_mesh(mesh, dtype=dtype)
     if spacing is None and resolution is None:
         resolution = 128
@@ -108,6 +110,7 @@ def query(
 
     asked = query.parse_what(what)
     query.table_format(output)
+    destination(output)
     at = query.read_points(points)
     columns = query.answer(geomkit.load_mesh(mesh, dtype=dtype), at, asked, sign)
     query.write_table(output, columns)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 import geomkit
+from geomkit.arrays import describe
 from geomkit.errors import message
 from geomkit.files import replacing
 from geomkit.mesh import Mesh
@@ -36,7 +37,7 @@ def read_points(path: Path) -> np.ndarray:
     Args:
         path: .npy: an (N, 3) array. .npz: its array `points`, or its only one. .csv: commas between the numbers, and a
             line of names or none; the columns x, y, z, or the first three. .txt, .xyz: blanks between the numbers; the
-            first three of each line. Lines that start with # are left out.
+            first three of each line, or as in .csv. What follows a # is left out.
 
     Returns:
         (N, 3), float64 from text.
@@ -50,31 +51,73 @@ def read_points(path: Path) -> np.ndarray:
         raise ValueError(message("query", "POINTS", f"a file name ending in {', '.join(POINT_FORMATS)}", str(path)))
     if extension not in (".npy", ".npz"):
         return _read_text(path, "," if extension == ".csv" else None)
-    try:
-        found = np.load(path)
-    except (EOFError, ValueError) as error:
-        raise ValueError(message("query", "POINTS", f"a valid {extension} file", str(path))) from error
-    if extension == ".npy":
+    with path.open("rb") as file:
+        try:
+            found = _read_arrays(file, path)
+        except MisfitError:
+            raise
+        except Exception as error:
+            # NumPy and zipfile raise whatever their parsers happen to raise: BadZipFile, EOFError, zlib.error...
+            got = f"{path} ({type(error).__name__}: {error})"
+            raise ValueError(message("query", "POINTS", f"a valid {extension} file", got)) from error
+    if found.ndim != 2 or found.shape[1] != 3 or found.dtype.kind not in "fiu":
+        raise ValueError(message("query", "POINTS", "(N, 3) numbers", f"{describe(found)} in {path}"))
+    return found
+
+
+class MisfitError(ValueError):
+    """A file of arrays that is valid, and not what is asked for."""
+
+
+def _read_arrays(file: BinaryIO, path: Path) -> np.ndarray:
+    found = np.load(file)
+    if isinstance(found, np.ndarray) != (path.suffix.lower() == ".npy"):
+        kind = "one array: a .npy file" if isinstance(found, np.ndarray) else "named arrays: a .npz file"
+        raise MisfitError(message("query", "POINTS", f"a valid {path.suffix.lower()} file", f"{path}, which is {kind}"))
+    if isinstance(found, np.ndarray):
         return found
     with found:
         if "points" not in found and len(found.files) != 1:
-            raise ValueError(message("query", "POINTS", "an array named points", f"{', '.join(found.files)} in {path}"))
+            names = ", ".join(found.files) if found.files else "none"
+            raise MisfitError(message("query", "POINTS", "an array named points", f"{names} in {path}"))
         return found["points" if "points" in found else found.files[0]]
 
 
 def _read_text(path: Path, delimiter: str | None) -> np.ndarray:
-    lines = [line for line in path.read_text().splitlines() if line.strip() and not line.lstrip().startswith("#")]
-    columns: list[int] = [0, 1, 2]
-    if lines and not _is_number(lines[0].split(delimiter)[0]):
-        names = [name.strip().strip('"').lower() for name in lines.pop(0).split(delimiter)]
-        if {"x", "y", "z"} <= set(names):
-            columns = [names.index(axis) for axis in "xyz"]
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(message("query", "POINTS", "a text file in UTF-8", f"{path} ({error})")) from error
+    lines = [(number, line.partition("#")[0]) for number, line in enumerate(text.split("\n"), 1)]
+    lines = [(number, line) for number, line in lines if line.strip()]
+    columns = [0, 1, 2]
+    if lines:
+        cells = [cell.strip() for cell in lines[0][1].split(delimiter)]
+        if not any(map(_is_number, cells)):
+            columns = _columns(cells, path, *lines.pop(0))
     if not lines:
         return np.empty((0, 3))
     try:
-        return np.loadtxt(lines, delimiter=delimiter, usecols=columns, ndmin=2)
+        return np.loadtxt([line for _, line in lines], delimiter=delimiter, usecols=columns, ndmin=2)
     except ValueError as error:
-        raise ValueError(message("query", "POINTS", "three numbers a line", f"{path} ({error})")) from error
+        number, line = next((at for at in lines if not _has_numbers(at[1], delimiter, columns)), lines[0])
+        got = f"{line.strip()!r} in line {number} of {path}"
+        raise ValueError(message("query", "POINTS", "three numbers a line", got)) from error
+
+
+def _columns(cells: list[str], path: Path, number: int, line: str) -> list[int]:
+    """Where x, y and z are, by a line of names."""
+    names = [cell.strip('"').strip().lower() for cell in cells]
+    if any(names.count(axis) != 1 for axis in "xyz"):
+        expected = "three numbers, or the names x, y and z once each"
+        got = f"{line.strip()!r} in line {number} of {path}"
+        raise ValueError(message("query", "POINTS", expected, got))
+    return [names.index(axis) for axis in "xyz"]
+
+
+def _has_numbers(line: str, delimiter: str | None, columns: list[int]) -> bool:
+    cells = line.split(delimiter)
+    return len(cells) > max(columns) and all(_is_number(cells[k]) for k in columns)
 
 
 def _is_number(text: str) -> bool:
@@ -82,7 +125,7 @@ def _is_number(text: str) -> bool:
         float(text)
     except ValueError:
         return False
-    return True
+    return "_" not in text
 
 
 def answer(mesh: Mesh, points: np.ndarray, what: list[str], sign: str) -> dict[str, Any]:

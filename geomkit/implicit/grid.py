@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import os
+import reprlib
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -101,7 +103,10 @@ def sdf_grid(
         None yet: this is no primitive. `signed_distance` at the grid's points has them.
 
     Raises:
-        ValueError: not just one of resolution and spacing, or one out of range; unknown sign.
+        ValueError: not just one of resolution and spacing, or one out of range; a grid that takes more memory than there
+            is; unknown sign.
+        TypeError: resolution, spacing or padding is no number.
+        MemoryError: there is no room left for the grid.
         MeshError: the mesh has no faces, so that there is no box to fill.
 
     Warns:
@@ -122,7 +127,10 @@ def sdf_grid(
     frame, shift = _near_origin(mesh)
     method = choose("sdf_grid", frame, sign)
     xp, (nx, ny, nz), total = namespace(mesh.device), shape, math.prod(shape)
-    values = xp.empty(shape, mesh.dtype)
+    try:
+        values = xp.empty(shape, mesh.dtype)
+    except MemoryError as error:
+        raise MemoryError(_too_large(mesh, resolution, spacing, total)) from error
     rows = values.reshape(-1, nz)
     x, y, z = (xp.asarray(origin[k] - shift[k] + step * np.arange(n)) for k, n in enumerate(shape))
     height = max(1, BLOCK[mesh.device] // nz)
@@ -156,26 +164,64 @@ def _layout(
     """Shape, origin and spacing of the grid."""
     if resolution is not None and spacing is not None:
         raise ValueError(message("sdf_grid", "resolution, spacing", "one of the two", "both"))
-    if not 0 <= padding < math.inf:
-        raise ValueError(message("sdf_grid", "padding", "a finite number of at least 0", repr(padding)))
-    extent = mesh.bounds[1] - mesh.bounds[0]
-    side = extent + 2 * padding * extent.max()
-    if resolution is not None:
-        if int(resolution) != resolution or resolution < 2:
-            raise ValueError(message("sdf_grid", "resolution", "an integer of at least 2", repr(resolution)))
-        if not side.max() > 0:
-            raise ValueError(message("sdf_grid", "spacing", "a number, as the mesh is but a point", "None"))
-        step = float(side.max() / (resolution - 1))
-    elif spacing is None:
+    if resolution is None and spacing is None:
         raise ValueError(message("sdf_grid", "resolution, spacing", "one of the two", "neither"))
+    share = _number("padding", padding, "a finite number of at least 0")
+    if not 0 <= share < math.inf:
+        raise ValueError(message("sdf_grid", "padding", "a finite number of at least 0", repr(padding)))
+    extent = [float(high) - float(low) for low, high in zip(*mesh.bounds, strict=True)]
+    side = [length + 2 * share * max(extent) for length in extent]
+    if not max(side) < 0.5 * float(np.finfo(mesh.dtype).max):
+        expected = f"a number that leaves the grid within the range of {mesh.dtype}"
+        raise ValueError(message("sdf_grid", "padding", expected, repr(padding)))
+    if resolution is not None:
+        count = _number("resolution", resolution, "an integer of at least 2")
+        if not (2 <= count < math.inf and count.is_integer()):
+            raise ValueError(message("sdf_grid", "resolution", "an integer of at least 2", reprlib.repr(resolution)))
+        step = max(side) / (count - 1)
+        if not step > 0:
+            raise ValueError(message("sdf_grid", "spacing", "a number, as the mesh is but a point", "None"))
     else:
-        step = float(spacing)
+        step = _number("spacing", spacing, "a positive number")
         if not 0 < step < math.inf:
             raise ValueError(message("sdf_grid", "spacing", "a positive number", repr(spacing)))
-    # A side that is a whole number of steps but for rounding takes just these.
-    cells = np.ceil(side / step - 1e-9).astype(np.int64)
-    nx, ny, nz = (cells + 1).tolist()
-    return (nx, ny, nz), mesh.center - 0.5 * step * cells, step
+    # A side that is a whole number of steps but for rounding takes just these. (A quotient may overflow.)
+    nx, ny, nz = (max(0, math.ceil(min(length / step, sys.float_info.max) - 1e-9)) + 1 for length in side)
+    if nx * ny * nz * mesh.dtype.itemsize > _memory(mesh.device):
+        raise ValueError(_too_large(mesh, resolution, spacing, nx * ny * nz))
+    return (nx, ny, nz), mesh.center - 0.5 * step * (np.array([nx, ny, nz]) - 1), step
+
+
+def _number(name: str, value: Any, expected: str) -> float:
+    """An argument as a float; infinite if it is an integer beyond all floats."""
+    try:
+        if not isinstance(value, str | bytes):
+            return float(value)
+    except OverflowError:
+        return math.inf
+    except (TypeError, ValueError):
+        pass
+    raise TypeError(message("sdf_grid", name, expected, reprlib.repr(value)))
+
+
+def _memory(device: str) -> int:
+    """Bytes of memory that the machine or the device has, in use or not."""
+    if device == "cuda":
+        return namespace(device).cuda.Device().mem_info[1]
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _too_large(mesh: Mesh, resolution: Any, spacing: Any, total: int) -> str:
+    name, value, change = ("resolution", resolution, "less") if spacing is None else ("spacing", spacing, "more")
+    size = total * mesh.dtype.itemsize
+    memory = f"{size / 2**30:,.1f} GiB" if size < 2**60 else f"{_rounded(size)} bytes"
+    expected = f"{change}, as its {_rounded(total)} samples would take {memory}"
+    return message("sdf_grid", name, expected, reprlib.repr(value))
+
+
+def _rounded(n: int) -> str:
+    """An integer of any size in few characters."""
+    return f"{n:,}" if n < 10**15 else f"1e{len(str(n)) - 1}"
 
 
 def _near_origin(mesh: Mesh) -> tuple[Mesh, np.ndarray]:

@@ -30,6 +30,7 @@ edge_pseudonormals = Kernel(
 METHODS = {"unsigned": 0, "pseudonormal": 1, "winding": 2, "parity": 3}  # as the enum Sign of the kernels
 
 SAMPLES = 256
+PARTS, PER_PART = 256, 16  # parts of a mesh that are looked at one by one, and samples of each
 ENCLOSING = 0.25  # share of faces with an inside behind them below which a mesh encloses nothing
 
 
@@ -94,14 +95,15 @@ def choose_auto(mesh: Mesh) -> SignChoice:
 
 
 def _agree(mesh: Mesh, inverted: bool) -> bool:
-    """Whether pseudonormals and the winding number agree at sample points, half in the box, half near faces."""
+    """Whether pseudonormals and the winding number agree at sample points: in the box, near faces, near every part."""
     from geomkit.implicit.signed_distance import distance
 
     rng = np.random.default_rng(0)
+    by_part = _part_samples(mesh, rng)
     anywhere = mesh.center + rng.uniform(-0.55, 0.55, (SAMPLES // 2, 3)) * (mesh.bounds[1] - mesh.bounds[0])
     position, normal, _ = _face_samples(mesh, SAMPLES // 2, rng)
     close = position + rng.uniform(-0.02, 0.02, (len(position), 1)) * mesh.diagonal * normal
-    q = _points(mesh, np.concatenate([anywhere, close]))
+    q = _points(mesh, np.concatenate([anywhere, close, by_part]))
     w = _on_host(winding(q, "fast"))
     inside = _on_host(distance(q, "pseudonormal")) < 0
     clear = np.abs(w - np.round(w)) < 0.1
@@ -116,6 +118,20 @@ def _winding_at_faces(mesh: Mesh) -> tuple[np.ndarray, np.ndarray]:
     return w[: len(position)], w[len(position) :]
 
 
+def _part_samples(mesh: Mesh, rng: np.random.Generator) -> np.ndarray:
+    """(n, 3) points within half a face's size of faces of each part, of up to 256 parts; none if there is one part."""
+    n_parts, part = mesh.components()
+    if n_parts == 1:
+        return np.empty((0, 3))
+    order = np.argsort(part, kind="stable")
+    start = np.searchsorted(part[order], np.arange(n_parts + 1))
+    chosen = rng.choice(n_parts, min(n_parts, PARTS), replace=False)
+    length = start[chosen + 1] - start[chosen]
+    at = start[chosen] + (rng.random((PER_PART, len(chosen))) * length).astype(int)
+    position, normal, size = _at_faces(mesh, order[at.ravel()])
+    return position + (rng.uniform(-0.5, 0.5, len(position)) * size)[:, None] * normal
+
+
 def _face_samples(mesh: Mesh, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Centroids and unit normals, (n, 3) float64, and sizes (square roots of area) of faces drawn by their area."""
     area = np.asarray(_on_host(namespace(mesh.device).asarray(mesh.face_areas)), np.float64)
@@ -123,11 +139,18 @@ def _face_samples(mesh: Mesh, n: int, rng: np.random.Generator) -> tuple[np.ndar
     if not total[-1] > 0:
         return np.empty((0, 3)), np.empty((0, 3)), np.empty(0)
     face = np.minimum(np.searchsorted(total, rng.random(n) * total[-1], side="right"), len(area) - 1)
-    face = face[area[face] > 0]
+    return _at_faces(mesh, face)
+
+
+def _at_faces(mesh: Mesh, face: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Centroids, unit normals and sizes of those of the faces that have an area."""
     xp = namespace(mesh.device)
     a, b, c = _on_host(mesh.vertices_array[mesh.faces_array[xp.asarray(face)].T]).astype(np.float64)
     across = np.cross(b - a, c - a)
-    return (a + b + c) / 3, across / np.linalg.norm(across, axis=1, keepdims=True), np.sqrt(area[face])
+    length = np.linalg.norm(across, axis=1)
+    flat = length == 0
+    normal = across[~flat] / length[~flat, None]
+    return ((a + b + c) / 3)[~flat], normal, np.sqrt(length[~flat] / 2)
 
 
 def _points(mesh: Mesh, points: np.ndarray) -> Points:

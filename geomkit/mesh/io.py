@@ -1,4 +1,4 @@
-"""Mesh files: OBJ, PLY, STL, OFF and GLB, read and written by trimesh."""
+"""Mesh files: OBJ, PLY, STL, OFF and GLB. OBJ is read here, the others by trimesh."""
 
 import io
 import os
@@ -17,11 +17,19 @@ __all__ = ["FORMATS", "load_mesh", "save_mesh"]
 
 FORMATS = ("glb", "obj", "off", "ply", "stl")
 
-# What an OBJ says besides positions and faces. trimesh would cut vertices apart along texture seams and reorder faces
-# by material; without these lines vertex i and face j are those of the file.
-OBJ_STATEMENTS = re.compile(rb"^[ \t]*(?:vt|vn|vp|usemtl|mtllib|o|g|s)\b[^\n]*$", re.MULTILINE)
-OBJ_COMMENTS = re.compile(rb"#[^\n]*")
-OBJ_REFERENCES = re.compile(rb"(?<=\d)/[-\d/]*")
+# The statements of an OBJ, with what follows their keyword. `v` and `f` are read; the others say nothing of positions and
+# faces. Only `v` and `f` are continued after a backslash: a path that ends in one must not swallow the next line.
+OBJ_VERTEX = re.compile(rb"^[ \t]*v(?=[ \t\n]|\Z)([^\n]*)", re.MULTILINE)
+OBJ_FACE = re.compile(rb"^[ \t]*f(?=[ \t\n]|\Z)([^\n]*)", re.MULTILINE)
+OBJ_OTHER = re.compile(rb"^[ \t]*(?:vt|vn|vp|usemtl|mtllib|o|g|s|l|p)\b[^\n]*$", re.MULTILINE)
+OBJ_COMMENT = re.compile(rb"#[^\n]*")
+OBJ_CONTINUED = re.compile(rb"^[ \t]*[vf](?=[ \t\\])(?:[^\\\n]|\\(?:[ \t]*\n)?)*", re.MULTILINE)
+OBJ_CONTINUATION = re.compile(rb"\\[ \t]*\n")
+OBJ_REFERENCE = re.compile(rb"(?<=\d)/[-\d/]*")
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+NUMBER = re.compile(rb"[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|\.\d+(?:e[-+]?\d+)?|nan|inf(?:inity)?)", re.IGNORECASE)
+INTEGER = re.compile(rb"[-+]?\d+")
 
 STL_HEADER = 84
 
@@ -46,8 +54,7 @@ def load_mesh(path: str | os.PathLike, *, dtype: DTypeLike = np.float32, nonfini
     """
     path = Path(path)
     extension = _extension(path, "load_mesh")
-    if np.dtype(dtype) not in (np.float32, np.float64):
-        raise ValueError(message("load_mesh", "dtype", "float32 or float64", str(np.dtype(dtype))))
+    dtype = _precision(dtype)
     data = path.read_bytes()
     try:
         vertices, faces = _parse(data, extension) if data.strip() else (np.zeros((0, 3)), np.zeros((0, 3), np.int32))
@@ -86,13 +93,23 @@ def _extension(path: Path, op: str) -> str:
     return extension
 
 
+def _precision(dtype: DTypeLike) -> np.dtype:
+    try:
+        found = np.dtype(dtype)
+    except TypeError:
+        # The name of no type.
+        raise ValueError(message("load_mesh", "dtype", "float32 or float64", str(dtype))) from None
+    if found not in (np.float32, np.float64):
+        raise ValueError(message("load_mesh", "dtype", "float32 or float64", str(found)))
+    return found
+
+
 def _parse(data: bytes, extension: str) -> tuple[np.ndarray, np.ndarray]:
+    if extension == "obj":
+        return _parse_obj(data)
     import trimesh
 
-    if extension == "obj":
-        data = OBJ_REFERENCES.sub(b"", OBJ_STATEMENTS.sub(b"", data))
-    # (maintain_order is the OBJ reader's: keep the vertices that no face uses.)
-    scene = trimesh.load_scene(io.BytesIO(data), file_type=extension, process=False, maintain_order=True)
+    scene = trimesh.load_scene(io.BytesIO(data), file_type=extension, process=False)
     parts = [part for part in scene.dump() if isinstance(part, trimesh.Trimesh)]
     if not parts:
         points = [np.asarray(part.vertices) for part in scene.dump() if isinstance(part, trimesh.PointCloud)]
@@ -106,9 +123,76 @@ def _parse(data: bytes, extension: str) -> tuple[np.ndarray, np.ndarray]:
 
 def _may_be_empty(data: bytes, extension: str) -> bool:
     """Whether a file in which trimesh finds nothing is one that holds nothing, and not something else."""
-    if extension == "stl":
-        return data.lstrip().lower().startswith(b"solid") or len(data) == STL_HEADER
-    return extension != "obj" or not OBJ_COMMENTS.sub(b"", data).strip()
+    return extension != "stl" or data.lstrip().lower().startswith(b"solid") or len(data) == STL_HEADER
+
+
+def _parse_obj(data: bytes) -> tuple[np.ndarray, np.ndarray]:
+    """Vertices (V, 3) float64 and triangles (F, 3) int64 of an OBJ, in the order of the file.
+
+    trimesh would cut vertices apart along texture seams, reorder faces by material, and take `f 0` for the last vertex.
+    """
+    # Files put together from several have a mark in front of each.
+    text = data.replace(BYTE_ORDER_MARK, b"").replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    text = OBJ_COMMENT.sub(b"", text)
+    if OBJ_CONTINUATION.search(text):
+        text = OBJ_CONTINUED.sub(lambda statement: OBJ_CONTINUATION.sub(b" ", statement[0]), text)
+    positions, polygons = OBJ_VERTEX.findall(text), OBJ_FACE.findall(text)
+    if not positions and not polygons and OBJ_OTHER.sub(b"", text).strip():
+        raise ValueError("nothing in it was understood")
+    numbers, count = _numbers(positions, np.float64)
+    if len(short := np.flatnonzero(count < 3)):
+        raise ValueError(f"a vertex of fewer than three coordinates: 'v{_shown(positions[short[0]])}'")
+    # After x, y and z there may be a weight or a colour.
+    vertices = numbers[(np.cumsum(count) - count)[:, None] + np.arange(3)]
+    index, count = _numbers(OBJ_REFERENCE.sub(b"", b"\n".join(polygons)).split(b"\n") if polygons else [], np.int64)
+    if len(short := np.flatnonzero(count < 3)):
+        raise ValueError(f"a face of fewer than three vertices: 'f{_shown(polygons[short[0]])}'")
+    corner = index - 1
+    if (index < 0).any():
+        # Counted back from the last vertex before the face.
+        starts = [[found.start() for found in kind.finditer(text)] for kind in (OBJ_VERTEX, OBJ_FACE)]
+        before = np.repeat(np.searchsorted(starts[0], starts[1]), count)
+        corner = np.where(index < 0, before + index, corner)
+    wrong = np.flatnonzero((index == 0) | (corner < 0) | (corner >= len(vertices)))
+    if len(wrong):
+        face = polygons[np.searchsorted(np.cumsum(count), wrong[0], side="right")]
+        why = "indices start at 1" if index[wrong[0]] == 0 else f"there are {len(vertices)} vertices"
+        raise ValueError(f"no vertex {index[wrong[0]]}, as {why}: 'f{_shown(face)}'")
+    return vertices, _fans(corner, count)
+
+
+def _numbers(lines: list[bytes], dtype: type) -> tuple[np.ndarray, np.ndarray]:
+    """All numbers in some lines, and how many there are in each."""
+    text = b"\n".join(lines) + b"\n"
+    characters = np.frombuffer(text, np.uint8)
+    blank = characters <= ord(" ")
+    starts = np.flatnonzero(~blank & np.concatenate([[True], blank[:-1]]))
+    count = np.diff(np.searchsorted(starts, np.flatnonzero(characters == ord("\n"))), prepend=0)
+    try:
+        # What comes after a word that is no number is not read; so the zero at the end says whether there was one.
+        found = np.fromstring(text + b"0", dtype, sep=" ")
+    except (DeprecationWarning, ValueError):
+        found = np.zeros(0, dtype)
+    if len(found) != len(starts) + 1:
+        form, kind = (NUMBER, "number") if dtype is np.float64 else (INTEGER, "integer")
+        bad = next((word for word in text.split() if not form.fullmatch(word)), text[:40])
+        raise ValueError(f"'{_shown(bad)}' is no {kind}")
+    return found[:-1], count[: len(lines)]
+
+
+def _shown(text: bytes) -> str:
+    """Some of the file for an error, which is one line."""
+    return " ".join(text[:80].decode(errors="replace").replace("\0", "?").rstrip().split("\n"))
+
+
+def _fans(corner: np.ndarray, count: np.ndarray) -> np.ndarray:
+    """The triangles (0, k, k+1) of polygons, each of whose corners follow those of the one before."""
+    if (count == 3).all():
+        return corner.reshape(-1, 3)
+    triangles = count - 2
+    first = np.repeat(np.cumsum(count) - count, triangles)
+    k = np.arange(len(first)) - np.repeat(np.cumsum(triangles) - triangles, triangles)
+    return corner[np.stack([first, first + k + 1, first + k + 2], axis=1)]
 
 
 def _serialize(mesh: Mesh, extension: str) -> bytes:

@@ -63,27 +63,23 @@ class Mesh:
         finite = abs(points) < np.inf
         if not finite.all():
             points, triangles = _without_nonfinite(points, triangles, finite.all(axis=1), nonfinite)
-            vertices, faces = None, None
         # Copies, which the caller has no other name for.
         self._vertices, self._faces = frozen(points.copy()), frozen(triangles.copy())
         self._earlier_topology: Topology | None = None
         self._earlier_bvh: Bvh | None = None
         self._derived: dict[str, Any] = {}
         self._in_library: dict[str, Any] = {}
-        for name, given in (("vertices", vertices), ("faces", faces)):
-            if self._library.name != "numpy" and library_of(given) == self._library:
-                self._in_library[name] = given
 
     # ---- the data
 
     @property
     def vertices(self) -> Any:
-        """(V, 3) the vertices in the library of the caller: the very tensor given, or for NumPy a read-only array."""
+        """(V, 3) the vertices in the library of the caller; NumPy's are read-only."""
         return self._handed_out("vertices", self._vertices)
 
     @property
     def faces(self) -> Any:
-        """(F, 3) the faces in the library of the caller: the very tensor given, or for NumPy a read-only array."""
+        """(F, 3) the faces in the library of the caller; NumPy's are read-only."""
         return self._handed_out("faces", self._faces)
 
     @property
@@ -269,15 +265,16 @@ class Mesh:
             ValueError: another number of vertices, or a wrong shape.
             MeshError: vertices that are not finite.
         """
-        as_array(
+        checked = as_array(
             vertices,
             op="with_vertices",
             name="vertices",
             shape=(self.n_vertices, 3),
-            dtype=precision_of(vertices),
+            dtype=precision_of(vertices) if hasattr(vertices, "dtype") else self.dtype,
             device=library_of(vertices, self.faces).device,
         )
-        moved = type(self)(vertices, self.faces)
+        # A list takes the precision of the mesh.
+        moved = type(self)(vertices if hasattr(vertices, "dtype") else checked, self.faces)
         known = "topology" in self.__dict__ or self._earlier_topology is None
         moved._earlier_topology = self.topology if known else self._earlier_topology
         moved._earlier_bvh = self.__dict__.get("bvh", self._earlier_bvh)

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
 
 __all__ = ["report", "sign_method", "state"]
 
-# A mesh that is not closed bounds nothing when its volume is below this share of area times diagonal: a sheet, or the
-# same surface there and back. Rounding alone leaves 1e-8 in float32.
+# A mesh bounds nothing when its volume is below this share of area times diagonal: a sheet, the same surface there and
+# back, all in one plane. Rounding alone leaves 1e-8 in float32.
 FLAT = 1e-6
 # Share of faces in double-sided pairs from which the winding number is hollowed out.
 DOUBLE_SIDED = 0.05
@@ -29,10 +29,10 @@ def sign_method(mesh: "Mesh") -> str:
         return "winding"
     if 2 * topology.n_duplicate_opposite >= DOUBLE_SIDED * mesh.n_faces:
         return "unsigned"
-    if topology.is_closed_manifold and topology.n_duplicate_same == 0 and topology.n_duplicate_opposite == 0:
-        return "pseudonormal"
     if abs(mesh.volume) <= FLAT * mesh.area * mesh.diagonal:
         return "unsigned"
+    if topology.is_closed_manifold and topology.n_duplicate_same == 0 and topology.n_duplicate_opposite == 0:
+        return "pseudonormal"
     return "winding"
 
 

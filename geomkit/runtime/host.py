@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import operator
 import os
 import sysconfig
 from functools import cache
@@ -13,6 +14,7 @@ import numpy as np
 
 from geomkit.errors import DeviceError
 
+MAX_THREADS = 1024
 REAL = {np.dtype(np.float32): "float", np.dtype(np.float64): "double"}
 
 
@@ -61,6 +63,9 @@ def host_library() -> ctypes.CDLL:
     library.gk_parallel.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_int)
     library.gk_parallel.restype = None
     library.gk_set_threads.restype = None
+    wanted = os.environ.get("GEOMKIT_NUM_THREADS")
+    if wanted and not (wanted.isdecimal() and 1 <= int(wanted) <= MAX_THREADS):
+        raise DeviceError(f"GEOMKIT_NUM_THREADS={wanted}: expected a number from 1 to {MAX_THREADS}")
     return library
 
 
@@ -75,7 +80,7 @@ def levels() -> list[str]:
 def instruction_set() -> str:
     """The instruction set in use: the best one, or the one named by the environment variable GEOMKIT_CPU."""
     found = levels()
-    wanted = os.environ.get("GEOMKIT_CPU")
+    wanted = os.environ.get("GEOMKIT_CPU") or None
     if wanted is not None and wanted not in found:
         raise DeviceError(f"GEOMKIT_CPU={wanted}: expected one of {', '.join(found)}")
     if not found:
@@ -103,11 +108,13 @@ def set_num_threads(n: int) -> None:
         n: at least 1. At import it is the environment variable GEOMKIT_NUM_THREADS, or the number of processors.
 
     Raises:
-        ValueError: n is less than 1.
+        ValueError: n is less than 1 or more than 1024.
+        TypeError: n is not an integer.
     """
-    if n < 1:
-        raise ValueError(f"set_num_threads: n: expected at least 1, got {n}")
-    host_library().gk_set_threads(int(n))
+    n = operator.index(n)
+    if not 1 <= n <= MAX_THREADS:
+        raise ValueError(f"set_num_threads: n: expected 1 to {MAX_THREADS}, got {n}")
+    host_library().gk_set_threads(n)
 
 
 def pointer(array: np.ndarray) -> int:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from geomkit.arrays import as_array
 from geomkit.autodiff.primitive import primitive
 from geomkit.errors import message
 from geomkit.mesh.mesh import Mesh
@@ -57,7 +58,8 @@ def closest_point(mesh: Mesh, points: Any) -> ClosestPoint:
     """Closest point on a triangle mesh to each query point.
 
     For distances with a sign use `signed_distance`. The mesh may be open, self-intersecting or degenerate: triangles
-    without area are segments or points.
+    without area are segments or points. Which of several equally near faces is returned may depend on the other points
+    of the call, not on the number of threads.
 
     Args:
         mesh: a Mesh, or any object with `.vertices` and `.faces`.
@@ -159,14 +161,16 @@ def closest(q: Points) -> ClosestPoint:
 
 def known_result(q: Points, result: ClosestPoint) -> ClosestPoint:
     """A result that the caller hands back, on the mesh's device."""
-    from geomkit.arrays import as_array
 
     def field(name: str, shape: tuple, dtype: Any) -> Any:
         value = getattr(result, name)
         return as_array(value, op=f"{q.op}.adjoint", name=f"result.{name}", shape=shape, dtype=dtype, device=q.device)
 
+    if not isinstance(result, ClosestPoint):
+        raise TypeError(message(f"{q.op}.adjoint", "result", "what closest_point returned", type(result).__name__))
     n = len(q)
     face, feature = field("face", (n,), np.int32), field("feature", (n,), np.int32)
-    if n and (int(face.min()) < 0 or int(face.max()) >= q.mesh.n_faces):
-        raise ValueError(message(f"{q.op}.adjoint", "result.face", f"faces in [0, {q.mesh.n_faces})", "others"))
+    for name, values, end in (("face", face, q.mesh.n_faces), ("feature", feature, 7)):
+        if n and (int(values.min()) < 0 or int(values.max()) >= end):
+            raise ValueError(message(f"{q.op}.adjoint", f"result.{name}", f"numbers in [0, {end})", "others"))
     return ClosestPoint(None, face, field("barycentric", (n, 3), q.dtype), feature, None)

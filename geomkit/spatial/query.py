@@ -54,8 +54,7 @@ class Points:
             raise ValueError(message(op, "points", f"an array on {self.device}, as the mesh", self.library.device))
         self.array = as_array(points, op=op, name="points", shape=("N", 3), dtype=self.dtype, device=self.device)
         xp = namespace(self.device)
-        finite = xp.isfinite(self.array.sum()) or xp.isfinite(self.array).all()
-        if not finite:
+        if not xp.isfinite(self.array).all():
             bad = ~xp.isfinite(self.array).all(axis=1)
             first = int(bad.argmax())
             got = f"{int(bad.sum())} that are not, the first is point {first}: {self.array[first].tolist()}"

@@ -183,3 +183,48 @@ def test_sign_double_walled_box():
     points = [[0, 0, 0], [0.475, 0, 0], [0, 0, -0.475], [0, 0, 0.4], [0.6, 0, 0]]
     for sign in ("auto", "winding", "parity"):
         assert inside_of(mesh, points, sign).tolist() == [False, True, True, False, False]
+
+
+@pytest.mark.parametrize("distance", [1e2, 1e4, 1e8, 1e15, 1e30])
+def test_sign_far_away(distance):
+    """Far away all faces are equally near, to rounding, but outside is outside; the winding number is a number."""
+    directions = np.random.default_rng(0).normal(size=(2000, 3))
+    points = distance * directions / np.linalg.norm(directions, axis=1, keepdims=True)
+    for dtype in (np.float32, np.float64):
+        mesh = gk.shapes.torus(dtype=dtype)
+        for sign in ("auto", *METHODS):
+            assert (gk.signed_distance(mesh, points, sign=sign) > 0).all()
+            assert not gk.contains(mesh, points, sign=sign).any()
+        assert (np.abs(gk.winding_number(mesh, points)) < 1e-3).all()
+
+
+@pytest.mark.parametrize("radius", [0.2, 0.05, 0.01])
+def test_sign_small_parts(radius):
+    """A small ball inside out beside a large one, and one half sunk in it: auto looks at every part."""
+    small = gk.shapes.icosphere(3, radius, dtype=np.float64)
+    beside = joined(ball(), moved(small, [1.2, 0, 0]).flipped())
+    around = np.array([1.2, 0, 0]) + 1.5 * radius * np.random.default_rng(0).normal(size=(500, 3))
+    assert not inside_of(beside, around[np.linalg.norm(around, axis=1) > 1.02]).any()
+    sunk = joined(ball(), moved(small, [1, 0, 0]))
+    points = np.array([1, 0, 0]) + 1.5 * radius * np.random.default_rng(1).normal(size=(500, 3))
+    exact = gk.winding_number(sunk, points, method="exact")
+    assert (inside_of(sunk, points) == (exact > 0.5)).all()
+
+
+def test_sign_does_not_depend_on_the_others(shared_mesh):
+    """A point's sign is the same alone and among others, beside slivers too."""
+    mesh = shared_mesh("Offset1.obj")
+    points = around(mesh, 500)
+    together = gk.signed_distance(mesh, points) < 0
+    assert all((gk.signed_distance(mesh, points[i : i + 1])[0] < 0) == together[i] for i in range(0, 1000, 7))
+
+
+def test_sign_flattened():
+    """Meshes without volume or without area: unsigned, with a warning, and the report says so."""
+    points = np.random.default_rng(0).normal(size=(20, 3))
+    whole = ball(2)
+    for factor in ([1, 1, 0], [1, 0, 0], [0, 0, 0]):
+        flat = whole.with_vertices(whole.vertices * factor)
+        with pytest.warns(gk.SignWarning, match="encloses no volume"):
+            assert (gk.signed_distance(flat, points) >= 0).all()
+        assert "bounds no volume" in flat.report()

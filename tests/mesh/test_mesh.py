@@ -180,8 +180,10 @@ class TestLibraries:
         torch = pytest.importorskip("torch")
         vertices, faces = torch.tensor(TRIANGLE), torch.tensor(FACE).long()
         mesh = Mesh(vertices, faces)
-        assert mesh.vertices is vertices
-        assert mesh.faces is faces
+        assert mesh.vertices is not vertices and (mesh.vertices == vertices).all()
+        assert mesh.vertices is mesh.vertices and mesh.faces is mesh.faces
+        vertices *= 2
+        assert float(mesh.vertices.max()) == float(mesh.vertices_array.max()) < float(vertices.max())
         assert mesh.library.name == "torch"
         assert type(mesh.vertices_array) is np.ndarray
         assert isinstance(mesh.face_normals, torch.Tensor)
@@ -213,7 +215,7 @@ class TestLibraries:
         jax = pytest.importorskip("jax")
         vertices = jax.numpy.asarray(TRIANGLE)
         mesh = Mesh(vertices, FACE)
-        assert mesh.vertices is vertices
+        assert (mesh.vertices == vertices).all()
         assert isinstance(mesh.faces, jax.Array)
         assert isinstance(mesh.vertex_normals, jax.Array)
 

@@ -231,7 +231,7 @@ def test_emulated_signed_distance(emulated, tree, method):
     points, n = queries(), 500
     order, distance = np.arange(n, dtype=np.int32), emulated(np.empty(n, F32))
     structs = tree.bvh.struct("frames", "moments"), pseudonormals(tree.mesh, method)
-    given = (METHODS[method], boundary_strength(tree.mesh), distance)
+    given = (METHODS[method], 0, boundary_strength(tree.mesh), distance)
     signed_distance_fwd(n, *map(on_cuda, structs), n, *map(emulated, (points, order)), *given)
     np.testing.assert_allclose(distance, gk.signed_distance(tree.mesh, points, sign=method), rtol=1e-5, atol=1e-6)
 

@@ -94,7 +94,7 @@ def test_set_num_threads():
         assert gk.num_threads() == 3
     finally:
         gk.set_num_threads(before)
-    with pytest.raises(ValueError, match="set_num_threads: n: expected at least 1, got 0"):
+    with pytest.raises(ValueError, match="set_num_threads: n: expected 1 to 1024, got 0"):
         gk.set_num_threads(0)
 
 

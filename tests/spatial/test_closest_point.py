@@ -6,6 +6,7 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -180,6 +181,43 @@ def test_edge_needles(shared_mesh):
     check(gk.Mesh(vertices.astype(np.float32), mesh.faces), rng.uniform(-2, 2, (300, 3)), 1e-6)
 
 
+@pytest.mark.parametrize("aspect", [1e3, 1e5, 1e7, 1e10])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 1e-6), (np.float64, 2e-12)])
+def test_edge_needle(dtype, tolerance, aspect):
+    """One needle, near and far, in any position: its normal is noise, its distance is not; point and distance agree."""
+    rng = np.random.default_rng(int(aspect))
+    for _ in range(15):
+        turn = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+        corners = np.array([[0, 0, 0], [1, 0, 0], [rng.uniform(0.2, 0.8), 1 / aspect, 0]]) @ turn.T + rng.normal(size=3)
+        mesh = gk.Mesh(corners.astype(dtype), [[0, 1, 2]])
+        points = (corners.mean(0) + rng.choice([1e-4, 1e-2, 1], (40, 1)) * rng.normal(size=(40, 3))).astype(dtype)
+        hit = gk.closest_point(mesh, points)
+        expected = distances(mesh.vertices, mesh.faces, points)
+        assert np.abs(hit.distance - expected).max() < tolerance
+        assert np.abs(np.linalg.norm(points.astype(float) - hit.point, axis=1) - hit.distance).max() < tolerance
+
+
+def test_edge_slivers_real(shared_mesh):
+    """Near the 768 slivers of a real mesh, where distances were wrong by 6e-4 of the diagonal."""
+    mesh = shared_mesh("Offset1.obj")
+    points = surface_points(mesh, 200)[0] + np.random.default_rng(0).normal(size=(200, 3)) * 1e-4 * mesh.diagonal
+    known = np.array([[4770.1318359375, -20026.64453125, 1920.7283935546875]])
+    check(mesh, np.concatenate([known, points]), 1e-6)
+
+
+def test_edge_small_stack():
+    """Threads of other programs have small stacks."""
+    mesh, points = gk.shapes.icosphere(3), np.random.default_rng(0).normal(size=(5000, 3))
+    found, before = [], threading.stack_size(256 << 10)
+    try:
+        thread = threading.Thread(target=lambda: found.append(gk.signed_distance(mesh, points)))
+        thread.start()
+        thread.join()
+    finally:
+        threading.stack_size(before)
+    assert np.array_equal(found[0], gk.signed_distance(mesh, points))
+
+
 def test_edge_coordinates_overflow_float32():
     """Squares of such distances overflow float32; they stay right or infinite, never wrong."""
     mesh = gk.shapes.box()
@@ -223,7 +261,11 @@ def test_error():
     with pytest.raises(ValueError, match=r"closest_point.adjoint: adj_distance: expected \(1,\) floats, got \(2,\)"):
         gk.closest_point.adjoint(box, [[0, 0, 1]], adj_distance=[1, 2])
     hit = gk.closest_point(box, [[0, 0, 1]])
-    with pytest.raises(ValueError, match=r"result.face: expected faces in \[0, 12\)"):
+    with pytest.raises(TypeError, match="result: expected what closest_point returned, got tuple"):
+        gk.closest_point.adjoint(box, [[0, 0, 1]], adj_distance=[1], result=tuple(hit))
+    with pytest.raises(ValueError, match=r"result.feature: expected numbers in \[0, 7\)"):
+        gk.closest_point.adjoint(box, [[0, 0, 1]], adj_distance=[1], result=hit._replace(feature=np.array([99])))
+    with pytest.raises(ValueError, match=r"result.face: expected numbers in \[0, 12\)"):
         gk.closest_point.adjoint(box, [[0, 0, 1]], adj_distance=[1], result=hit._replace(face=np.array([99])))
 
 
