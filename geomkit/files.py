@@ -13,6 +13,8 @@ from typing import BinaryIO
 
 __all__ = ["destination", "replacing"]
 
+PREFIX = ".geomkit-"  # of temporary names
+
 
 def destination(path: str | os.PathLike) -> Path:
     """Where a file is written: the path, or what it links to. Ask before long work, to learn of a wrong path in time.
@@ -63,14 +65,14 @@ def replacing(path: str | os.PathLike) -> Iterator[BinaryIO]:
                 yield file
             return
         # (The name is short whatever the file's, which may be as long as the file system allows.)
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".geomkit-", suffix=".tmp")
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=PREFIX, suffix=".tmp")
         with os.fdopen(handle, "wb") as file:
             yield file
         os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, target)
     except BaseException as error:
         if temporary is not None:
-            os.unlink(temporary)
+            Path(temporary).unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno is not None and _is_ours(error.filename, target):
             raise OSError(error.errno, error.strerror, os.fspath(path)) from error
         raise
@@ -78,7 +80,7 @@ def replacing(path: str | os.PathLike) -> Iterator[BinaryIO]:
 
 def _is_ours(name: object, target: Path) -> bool:
     """Whether an error is about the file that is written: a full disk names none."""
-    return name is None or (isinstance(name, str) and Path(name).parent == target.parent)
+    return name is None or (isinstance(name, str) and (name == str(target) or Path(name).name.startswith(PREFIX)))
 
 
 def _umask() -> int:

@@ -103,8 +103,8 @@ def sdf_grid(
         None yet: this is no primitive. `signed_distance` at the grid's points has them.
 
     Raises:
-        ValueError: not just one of resolution and spacing, or one out of range; a grid that takes more memory than there
-            is; unknown sign.
+        ValueError: not just one of resolution and spacing, or one out of range; a grid larger than the memory; unknown
+            sign.
         TypeError: resolution, spacing or padding is no number.
         MemoryError: there is no room left for the grid.
         MeshError: the mesh has no faces, so that there is no box to fill.
@@ -212,16 +212,16 @@ def _memory(device: str) -> int:
 
 
 def _too_large(mesh: Mesh, resolution: Any, spacing: Any, total: int) -> str:
-    name, value, change = ("resolution", resolution, "less") if spacing is None else ("spacing", spacing, "more")
+    name, value, change = ("resolution", resolution, "smaller") if spacing is None else ("spacing", spacing, "larger")
     size = total * mesh.dtype.itemsize
     memory = f"{size / 2**30:,.1f} GiB" if size < 2**60 else f"{_rounded(size)} bytes"
-    expected = f"{change}, as its {_rounded(total)} samples would take {memory}"
+    expected = f"a {change} number, as the {_rounded(total)} samples would take {memory}"
     return message("sdf_grid", name, expected, reprlib.repr(value))
 
 
 def _rounded(n: int) -> str:
     """An integer of any size in few characters."""
-    return f"{n:,}" if n < 10**15 else f"1e{len(str(n)) - 1}"
+    return f"{n:,}" if n < 10**15 else f"{str(n)[0]}e{len(str(n)) - 1}"
 
 
 def _near_origin(mesh: Mesh) -> tuple[Mesh, np.ndarray]:

@@ -17,8 +17,8 @@ __all__ = ["FORMATS", "load_mesh", "save_mesh"]
 
 FORMATS = ("glb", "obj", "off", "ply", "stl")
 
-# The statements of an OBJ, with what follows their keyword. `v` and `f` are read; the others say nothing of positions and
-# faces. Only `v` and `f` are continued after a backslash: a path that ends in one must not swallow the next line.
+# The statements of an OBJ, with what follows their keyword. `v` and `f` are read; the others say nothing of positions
+# and faces. Only `v` and `f` are continued after a backslash: a path that ends in one must not swallow the next line.
 OBJ_VERTEX = re.compile(rb"^[ \t]*v(?=[ \t\n]|\Z)([^\n]*)", re.MULTILINE)
 OBJ_FACE = re.compile(rb"^[ \t]*f(?=[ \t\n]|\Z)([^\n]*)", re.MULTILINE)
 OBJ_OTHER = re.compile(rb"^[ \t]*(?:vt|vn|vp|usemtl|mtllib|o|g|s|l|p)\b[^\n]*$", re.MULTILINE)

@@ -111,11 +111,44 @@ def test_results_are_in_the_library_of_the_mesh():
         ({"spacing": float("nan")}, "spacing: expected a positive number, got nan"),
         ({"resolution": 8, "padding": -0.1}, "padding: expected a finite number of at least 0, got -0.1"),
         ({"resolution": 8, "sign": "inside"}, "sign: expected one of"),
+        ({"resolution": float("inf")}, "resolution: expected an integer of at least 2, got inf"),
+        ({"resolution": float("nan")}, "resolution: expected an integer of at least 2, got nan"),
+        ({"resolution": "a"}, "resolution: expected an integer of at least 2, got 'a'"),
+        ({"resolution": "8"}, "resolution: expected an integer of at least 2, got '8'"),
+        ({"resolution": [8, 8]}, "resolution: expected an integer of at least 2, got [8, 8]"),
+        ({"resolution": 10**400}, "resolution: expected an integer of at least 2, got 1000"),
+        ({"spacing": "a"}, "spacing: expected a positive number, got 'a'"),
+        ({"resolution": 8, "padding": "a"}, "padding: expected a finite number of at least 0, got 'a'"),
+        ({"resolution": 8, "padding": None}, "padding: expected a finite number of at least 0, got None"),
+        ({"resolution": 8, "padding": 1e308}, "padding: expected a number that leaves the grid within the range of"),
+        ({"resolution": 8, "padding": 1e39}, "padding: expected a number that leaves the grid within the range of"),
+        (
+            {"resolution": 10**30},
+            "resolution: expected a smaller number, as the 1e90 samples would take 4e90 bytes, got 10000",
+        ),
+        (
+            {"resolution": 30001},
+            "resolution: expected a smaller number, as the 27,002,700,090,001 samples would take 100,592.9 GiB",
+        ),
+        ({"spacing": 1e-300}, "spacing: expected a larger number, as the 1e900 samples would take"),
+        ({"spacing": 5e-324}, "spacing: expected a larger number, as the 5e924 samples would take"),
+        ({"spacing": 1e-6, "padding": 1e30}, "spacing: expected a larger number"),
     ],
 )
 def test_errors(options, text):
-    with pytest.raises(ValueError, match=re.escape(f"sdf_grid: {text}")):
+    with pytest.raises((ValueError, TypeError), match=re.escape(f"sdf_grid: {text}")):
         gk.sdf_grid(gk.shapes.box(), **options)
+
+
+def test_no_room_left(monkeypatch):
+    class Full:
+        @staticmethod
+        def empty(*_):
+            raise MemoryError
+
+    monkeypatch.setattr(module, "namespace", lambda device: Full)
+    with pytest.raises(MemoryError, match="sdf_grid: resolution: expected a smaller number, as the 512 samples would"):
+        gk.sdf_grid(gk.shapes.box(), resolution=8)
 
 
 def test_empty_mesh_and_a_point_are_refused():

@@ -101,6 +101,65 @@ class TestObj:
         path.write_bytes(b"o x\r\nv 0 0 0\r\nv 1 0 0\r\nvt 0 0\r\nv 0 1 0\r\nusemtl m\r\nf 1/1 2/1 3/1\r\n")
         assert load_mesh(path).faces.tolist() == [[0, 1, 2]]
 
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "\ufeffv 0 0 0\nv 1 0 0\nv 1 1 0\nv 0 1 0\nf 1 2 3\nf 1 3 4",
+            "v 0 0 0\nv 1 0 0\n\ufeffv 1 1 0\nv 0 1 0\nf 1 2 3\nf 1 3 4",
+            "v\t0\t0\t0\n\tv 1 0 0\nv 1 1  0 \nv 0 1 0\nf\t1\t2 3\nf 1 3 4\t\n",
+            "v 0 0 0 # f 1 1 1\nv 1 0 0\nv 1 1 0#\nv 0 1 0\nf 1 2 3 # hi 4\nf 1 3 4\n#f 1 2 3\n",
+            "v 0 0 \\\n0\nv \\\n1 0 0\nv 1 1 0\nv 0 1 0\nf 1 2\\  \n3\nf\\\n1 3 4\n",
+            "# C:\\\nv 0 0 0\ng \\\nv 1 0 0\nmtllib C:\\a\\\nv 1 1 0\nv 0 1 0\nf 1 2 3\nf 1 3 4\n",
+            "v 0 0 0\r\nv 1 0 \\\r\n0\r\nv 1 1 0\r\nv 0 1 0\r\nf 1 2 3\r\nf 1 3 4\r\n",
+            "v 0 0 0\rv 1 0 0\rv 1 1 0\rv 0 1 0\rf 1 2 3\rf 1 3 4",
+            "v 0 0 0\nv 1 0 0\nv 1 1 0\nv 0 1 0\nf 1/1/1 2//2 3/3\nf 1//1 3 4/-1/-2\n",
+            "v 0 0 0 1\nv 1 0 0 .5 .5 .5\nv 1 1 0\nv 0 1 0 1 1 0 0\nf 1 2 3 4\n",
+            "f 1 2 3\nv +0 -0. 0e5\nv 1.E0 0 .0\nv 1 1 0\nv 0 1 0\nf 1 3 4\n",
+            "v 0 0 0\nv 1 0 0\nv 1 1 0\nf 1 2 -1\nv 0 1 0\nf -4/1 3 -1\n",
+        ],
+    )
+    def test_forms_of_one_square(self, tmp_path, text):
+        path = tmp_path / "mesh.obj"
+        path.write_bytes(text.encode())
+        mesh = load_mesh(path)
+        assert mesh.vertices.tolist() == [[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]]
+        assert mesh.faces.tolist() == [[0, 1, 2], [0, 2, 3]]
+
+    def test_negative_indices_count_back_from_their_line(self, tmp_path):
+        square = "v 0 0 0\nv 1 0 0\nv 1 1 0\nv 0 1 0\n"
+        mesh = self.load(tmp_path, square + "f -4 -3 -2\nv 5 5 5\nf -1 -2 -3\n")
+        assert mesh.faces.tolist() == [[0, 1, 2], [4, 3, 2]]
+        with pytest.raises(ValueError, match="no vertex -5, as there are 5 vertices: 'f -5 -2 -3'"):
+            self.load(tmp_path, square + "f -5 -2 -3\nv 5 5 5\n")
+
+    def test_polygons_of_any_size_become_fans_in_the_order_of_the_file(self, tmp_path):
+        points = "".join(f"v {k} {k * k} 0\n" for k in range(6))
+        mesh = self.load(tmp_path, points + "f 1 2 3 4 5\nf 1 2 3\nf 3 4 5 6\nf 6 5 4\n")
+        fans = [[0, 1, 2], [0, 2, 3], [0, 3, 4], [0, 1, 2], [2, 3, 4], [2, 4, 5], [5, 4, 3]]
+        assert mesh.faces.tolist() == fans
+
+    @pytest.mark.parametrize(
+        ("line", "text"),
+        [
+            ("f 0 1 2", "no vertex 0, as indices start at 1: 'f 0 1 2'"),
+            ("f 1 2 4", "no vertex 4, as there are 3 vertices: 'f 1 2 4'"),
+            ("f 1 2 3\nf 1 2 -4", "no vertex -4, as there are 3 vertices: 'f 1 2 -4'"),
+            ("f 1 2 99999999999999999999", "no vertex 9223372036854775807, as there are 3 vertices"),
+            ("f 1 2", "a face of fewer than three vertices: 'f 1 2'"),
+            ("f", "a face of fewer than three vertices: 'f'"),
+            ("f 1 2 3\nf 1 2 1.5", "'1.5' is no integer"),
+            ("f 1 2 /3", "'/3' is no integer"),
+            ("v 1 2\nv 1 2 3 4", "a vertex of fewer than three coordinates: 'v 1 2'"),
+            ("v 1 2 3e", "'3e' is no number"),
+            ("v 1,5 2 3", "'1,5' is no number"),
+            ("v 1-2 3", "'1-2' is no number"),
+        ],
+    )
+    def test_what_is_not_understood_is_refused(self, tmp_path, line, text):
+        start = f"load_mesh: path: expected a valid OBJ file, got {tmp_path / 'mesh.obj'} (ValueError: {text}"
+        with pytest.raises(ValueError, match=re.escape(start)):
+            self.load(tmp_path, f"v 0 0 0\nv 1 0 0\nv 0 1 0\n{line}\n")
+
 
 def test_scenes_are_put_in_their_places(tmp_path):
     scene = trimesh.Scene()
@@ -132,6 +191,8 @@ class TestErrors:
             save_mesh(box(), "mesh.xyz")
 
     def test_dtype(self):
+        with refuses(ValueError, "load_mesh: dtype: expected float32 or float64, got foo"):
+            load_mesh("mesh.obj", dtype="foo")
         with refuses(ValueError, "load_mesh: dtype: expected float32 or float64, got int32"):
             load_mesh("mesh.obj", dtype=np.int32)
 
@@ -146,7 +207,8 @@ class TestErrors:
     def test_face_out_of_range(self, tmp_path):
         path = tmp_path / "mesh.obj"
         path.write_text("v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 9\n")
-        with pytest.raises(ValueError, match="^load_mesh: path: expected a valid OBJ file, got .*IndexError"):
+        text = f"got {path} (ValueError: no vertex 9, as there are 3 vertices: 'f 1 2 9')"
+        with refuses(ValueError, "load_mesh: path: expected a valid OBJ file, " + text):
             load_mesh(path)
 
     def test_empty_glb(self, tmp_path):
