@@ -4,8 +4,10 @@
 // off nl triangles is 2 nl slots on. So no two threads ever want the same slot and the tree does not depend on how many
 // there are. Large ranges are split one after another, each by all threads; the ranges below are then built in parallel.
 // Then the binary tree is folded into nodes of eight, level by level, opening the child of largest area first.
+#include <atomic>
+#include <cstdlib>
 #include <cstring>
-#include <memory>
+#include <new>
 #include <vector>
 
 #include "fold.h"
@@ -16,6 +18,49 @@ namespace {
 
 constexpr int SMALL = 64, MEDIUM = 1 << 12, LARGE = 1 << 15, BLOCK = 1 << 13, MAX_BINARY_DEPTH = 48;
 
+// Memory that a build needs and the next build may have: fresh pages cost up to a third of a build's time.
+class Scratch {
+  public:
+    explicit Scratch(size_t size) : owner_(!taken_.exchange(true)) {
+        size = (size + 63) / 64 * 64;
+        if (!owner_) {
+            data_ = aligned_alloc(64, size);
+        } else if (kept_size_ >= size) {
+            data_ = kept_;
+        } else {
+            free(kept_);
+            data_ = kept_ = aligned_alloc(64, size);
+            kept_size_ = kept_ ? size : 0;
+        }
+        if (!data_) {
+            if (owner_) taken_.store(false);
+            throw std::bad_alloc();
+        }
+    }
+    ~Scratch() {
+        if (!owner_) {
+            free(data_);
+            return;
+        }
+        if (kept_size_ > LIMIT) {
+            free(kept_);
+            kept_ = nullptr, kept_size_ = 0;
+        }
+        taken_.store(false);
+    }
+    Scratch(const Scratch&) = delete;
+    Scratch& operator=(const Scratch&) = delete;
+    char* data() const { return static_cast<char*>(data_); }
+
+  private:
+    static constexpr size_t LIMIT = 64 << 20;
+    static inline std::atomic<bool> taken_{false};
+    static inline void* kept_ = nullptr;
+    static inline size_t kept_size_ = 0;
+    bool owner_;
+    void* data_;
+};
+
 struct Range {
     Reference *from, *to;  // the range's references, and the buffer that receives them when it is split
     int begin, end, slot, depth;
@@ -24,13 +69,13 @@ struct Range {
 
 class Builder {
   public:
-    std::unique_ptr<Slot[]> slots;
+    Slot* slots;
     Reference* references;
-    std::unique_ptr<Reference[]> storage;
 
     Builder(int n, const real* vertices, const int* faces, const double* place)
-        : slots(new Slot[2 * (size_t)n]), storage(new Reference[2 * (size_t)n]), n_(n) {
-        references = storage.get();
+        : scratch_(2 * (size_t)n * (sizeof(Slot) + sizeof(Reference))), n_(n) {
+        slots = reinterpret_cast<Slot*>(scratch_.data());
+        references = reinterpret_cast<Reference*>(slots + 2 * (size_t)n);
         Box box = NOTHING, centroids = NOTHING;
         bound(vertices, faces, place, box, centroids);
         slots[0].lower = box.lower, slots[0].upper = box.upper;
@@ -48,6 +93,7 @@ class Builder {
     }
 
   private:
+    Scratch scratch_;
     int n_;
 
     void bound(const real* vertices, const int* faces, const double* place, Box& box, Box& centroids) {
@@ -244,15 +290,18 @@ class Builder {
 }  // namespace
 }  // namespace gk
 
-// Builds the tree of n > 0 faces; place is the centre and the scale of the tree's coordinates. nodes has room for n nodes, leaf_faces for 8 n faces, level_start for MAX_DEPTH + 2
-// numbers. counts becomes (levels, nodes, packets). Returns 0, or 1 if the tree is too deep.
+// Builds the tree of n > 0 faces; place is the centre and the scale of the tree's coordinates. nodes has room for n nodes,
+// leaf_faces for 8 n faces, level_start for MAX_DEPTH + 2 numbers. counts becomes (levels, nodes, packets). Returns 0, or 1 if
+// the tree is too deep, or 2 if there is not enough memory.
 GK_EXPORT int gk_sah_build(int n, const gk::real* vertices, const int* faces, const double* place, gk::Node* nodes,
-                           int* leaf_faces, int* level_start, int* counts) {
+                           int* leaf_faces, int* level_start, int* counts) try {
     gk::Builder builder(n, vertices, faces, place);
-    gk::Fold fold(builder.slots.get(), builder.references, nodes, leaf_faces, level_start);
+    gk::Fold fold(builder.slots, builder.references, nodes, leaf_faces, level_start);
     if (!fold.run()) return 1;
     counts[0] = fold.levels, counts[1] = fold.n_nodes, counts[2] = fold.n_packets;
     return 0;
+} catch (const std::bad_alloc&) {
+    return 2;
 }
 
 GK_EXPORT void gk_connect(gk::Parallel parallel) { gk::parallel = parallel; }

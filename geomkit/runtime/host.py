@@ -149,7 +149,11 @@ def sah_build(n: int, vertices: np.ndarray, faces: np.ndarray, place: np.ndarray
 
     Raises:
         RuntimeError: the tree would be deeper than queries allow for.
+        MemoryError: not enough memory.
     """
     arrays = (ctypes.c_void_p(pointer(a)) for a in (vertices, faces, place, *outputs))
-    if kernel_library(vertices.dtype).gk_sah_build(ctypes.c_int(n), *arrays):
+    status = kernel_library(vertices.dtype).gk_sah_build(ctypes.c_int(n), *arrays)
+    if status == 1:
         raise RuntimeError("Bvh: the tree is too deep")
+    if status == 2:
+        raise MemoryError(f"Bvh: not enough memory to build the tree of {n} faces")
