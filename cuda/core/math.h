@@ -23,9 +23,6 @@ GK_FN double abs(double a) { return ::fabs(a); }
 GK_FN float sqrt(float a) { return ::sqrtf(a); }
 GK_FN double sqrt(double a) { return ::sqrt(a); }
 GK_FN double atan2(double y, double x) { return ::atan2(y, x); }
-GK_FN double acos(double a) { return ::acos(a); }
-GK_FN uint bits_of(float a) { return __float_as_uint(a); }
-GK_FN uint64 bits_of(double a) { return (uint64)__double_as_longlong(a); }
 GK_FN void prefetch(const void*) {}
 GK_FN int lowest_bit(uint a) { return __ffs((int)a) - 1; }
 GK_FN int count_bits(uint a) { return __popc(a); }
@@ -36,9 +33,6 @@ GK_FN double abs(double a) { return __builtin_fabs(a); }
 GK_FN float sqrt(float a) { return __builtin_sqrtf(a); }
 GK_FN double sqrt(double a) { return __builtin_sqrt(a); }
 GK_FN double atan2(double y, double x) { return __builtin_atan2(y, x); }
-GK_FN double acos(double a) { return __builtin_acos(a); }
-GK_FN uint bits_of(float a) { uint u; __builtin_memcpy(&u, &a, 4); return u; }
-GK_FN uint64 bits_of(double a) { uint64 u; __builtin_memcpy(&u, &a, 8); return u; }
 GK_FN void prefetch(const void* p) { __builtin_prefetch(p); }
 GK_FN int lowest_bit(uint a) { return __builtin_ctz(a); }
 GK_FN int count_bits(uint a) { return __builtin_popcount(a); }

@@ -110,13 +110,8 @@ def winding_number_adjoint(mesh: Mesh, points: Any, *, adj_winding: Any, method:
     if method not in ("fast", "exact"):
         raise ValueError(message("winding_number.adjoint", "method", "'fast' or 'exact'", repr(method)))
     q = Points("winding_number", mesh, points)
-    n, m = len(q), q.mesh
-    adj = q.cotangent("adj_winding", adj_winding, (n,))
-    adj_points, adj_vertices = zeros(q.device, (n, 3), q.dtype), zeros(q.device, (m.n_vertices, 3), q.dtype)
-    if n and m.n_faces:
-        adj_points = _points_gradient(q, adj)
-        adj_vertices = _vertices_gradient(q, adj)
-    return PointGradients(q.library.wrap(adj_points), q.library.wrap(adj_vertices))
+    adj = q.cotangent("adj_winding", adj_winding, (len(q),))
+    return PointGradients(q.library.wrap(_points_gradient(q, adj)), q.library.wrap(_vertices_gradient(q, adj)))
 
 
 def winding(q: Points, method: str) -> Any:
