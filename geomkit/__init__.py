@@ -1,4 +1,4 @@
-"""geomkit: signed distance, closest points and winding numbers of triangle meshes, with gradients, on CPU and CUDA."""
+"""geomkit: ray casting, signed distance, closest points and winding numbers of triangle meshes, with gradients."""
 
 from geomkit.autodiff.gradcheck import gradcheck as gradcheck
 from geomkit.errors import DeviceError as DeviceError, MeshError as MeshError, SignWarning as SignWarning
@@ -16,7 +16,9 @@ from geomkit.mesh.measure import (
 from geomkit.mesh.mesh import Mesh as Mesh
 from geomkit.runtime.host import num_threads as num_threads, set_num_threads as set_num_threads
 from geomkit.spatial.bounds import bounds as bounds
+from geomkit.spatial.cast_rays import cast_rays as cast_rays
 from geomkit.spatial.closest_point import closest_point as closest_point
+from geomkit.spatial.hits import all_hits as all_hits, count_hits as count_hits, occluded as occluded
 from geomkit.spatial.winding_number import winding_number as winding_number
 
 __version__ = "0.1.0"

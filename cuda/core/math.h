@@ -8,6 +8,7 @@ constexpr bool IS_FLOAT = sizeof(real) == 4;
 constexpr real EPSILON = IS_FLOAT ? real(1.1920929e-7) : real(2.220446049250313e-16);  // distance from 1 to the next number
 constexpr real INFINITE = IS_FLOAT ? real(3.4e38) : real(1.7e308);  // a bound that no finite mesh reaches
 constexpr real TINY = IS_FLOAT ? real(1e-37) : real(1e-300);        // keeps a quotient finite without changing a sum
+constexpr double INF = __builtin_huge_val();
 constexpr double PI = 3.14159265358979323846;
 
 GK_FN float min(float a, float b) { return a < b ? a : b; }
