@@ -127,8 +127,9 @@ GK_FN uint prepare(const Bvh& bvh, const Rays& rays, int i, int end, Vec3L p, Ve
     }
     const Lanes zero = splat(real(0)), one = splat(real(1)), level = splat(LEVEL), beyond = splat(real(4));
     Lanes largest = max(max(abs(d.x), abs(d.y)), abs(d.z));
-    uint valid = bits((largest > zero) & (d.x * zero + d.y * zero + d.z * zero <= zero) &
-                      (p.x * zero + p.y * zero + p.z * zero <= zero) & (first <= splat(real(INF))) & (last <= splat(real(INF))));
+    const Lanes most = splat(INFINITE);
+    uint valid = bits((largest > zero) & (abs(d.x) <= most) & (abs(d.y) <= most) & (abs(d.z) <= most) & (abs(p.x) <= most) &
+                      (abs(p.y) <= most) & (abs(p.z) <= most) & (first <= splat(real(INF))) & (last <= splat(real(INF))));
 
     // Nothing of the mesh lies beyond a distance of four.
     Lanes per_t = min(max(largest * real(1 / bvh.scale), splat(TINY)), splat(1 / TINY));
