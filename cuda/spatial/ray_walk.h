@@ -25,6 +25,11 @@ GK_FN void visit_packet(const Bvh& bvh, int packet, int i, const Shear& shear, r
     pass_through<Visitor::ONCE>(bvh.packets[packet], shear, first, last, visit.cull, [&](const Seen& seen) { visit(i, seen, last); });
 }
 
+GK_FN void fetch(const Bvh& bvh, int child) {
+    const char* p = child < 0 ? (const char*)(bvh.packets + ~child) : (const char*)(bvh.nodes + child);
+    for (int line = 0; line < 4; ++line) prefetch(p + 64 * line);
+}
+
 // Takes ray i through the tree from a node or packet, nearest child first.
 template <class Visitor> GK_FN void walk(const Bvh& bvh, int from, int i, Block& block, Visitor& visit) {
     const int lane = block.lane(i), negative = block.of(i).negative[lane];
@@ -43,7 +48,12 @@ template <class Visitor> GK_FN void walk(const Bvh& bvh, int from, int i, Block&
         uint hits = 0;
         GK_UNROLL
         for (int k = 0; k < WIDTH; k += LANES) hits |= entered(planes_at(node, negative, k), slab, near + k) << k;
-        current = hits ? stack.push(node.child, near, hits) : stack.pop(slab.last);
+        if (!hits) {
+            current = stack.pop(slab.last);
+            continue;
+        }
+        for (uint h = hits; h; h &= h - 1) fetch(bvh, node.child[lowest_bit(h)]);
+        current = stack.push(node.child, near, hits);
     }
     block.last(i) = slab.last;
 }

@@ -256,18 +256,19 @@ GK_FN uint once(const Sheared& t, uint hits) {
 
 // A triangle that the ray passes through, as the tree sees it.
 struct Seen {
-    real along, u, v;  // distance along the dominant axis; weights of corners 1 and 2
+    real first, last;  // between which distances along the dominant axis the hit must be
+    real u, v;         // weights of corners 1 and 2
     int face;
 };
 
 // Hands the triangles of a packet that the ray passes through between two distances to visit(Seen). Edges belong to both
-//  of their triangles, unless each is to be met ONCE. A triangle seen edge-on is not met: those beyond its edges are.
+// of their triangles, unless each is to be met ONCE. A triangle seen edge-on is not met: those beyond its edges are.
 template <bool ONCE, class Visit>
-GK_FN void pass_through(const Packet& packet, const Shear& shear, real nearest, real farthest, int cull, const Visit& visit) {
+GK_FN void pass_through(const Packet& packet, const Shear& shear, real nearest, const real& farthest, int cull, const Visit& visit) {
     const Lanes zero = splat(real(0));
     GK_UNROLL
-    for (int first = 0; first < WIDTH; first += LANES) {
-        Sheared t = shear_triangles(packet, first, shear);
+    for (int offset = 0; offset < WIDTH; offset += LANES) {
+        Sheared t = shear_triangles(packet, offset, shear);
         Lanes sum = t.side[0] + t.side[1] + t.side[2];
         Mask inside = (min(min(t.side[0], t.side[1]), t.side[2]) >= zero) | (max(max(t.side[0], t.side[1]), t.side[2]) <= zero);
         uint hits = bits(inside & (sum != zero));
@@ -278,15 +279,18 @@ GK_FN void pass_through(const Packet& packet, const Shear& shear, real nearest, 
             hits &= backward == (cull == CULL_BACK) ? counterclockwise : ~counterclockwise;
         }
         if (ONCE) hits = once(t, hits);
-        Lanes inverse = splat(real(1)) / sum, along = (t.side[0] * t.z[0] + t.side[1] * t.z[1] + t.side[2] * t.z[2]) * inverse;
-        if (backward) along = -along;
-        hits &= bits((along >= splat(nearest)) & (along <= splat(farthest)));
+        Lanes low = min(min(t.z[0], t.z[1]), t.z[2]), high = max(max(t.z[0], t.z[1]), t.z[2]);
+        Lanes first = (backward ? -high : low) - SLACK, last = (backward ? -low : high) + SLACK;
+        hits &= bits((last >= splat(nearest)) & (first <= splat(farthest)));
         if (!hits) continue;
-        Rows<3> rows;
-        rows.set(0, along), rows.set(1, t.side[1] * inverse), rows.set(2, t.side[2] * inverse);
+        Rows<5> rows;
+        rows.set(0, first), rows.set(1, last), rows.set(2, sum), rows.set(3, t.side[1]), rows.set(4, t.side[2]);
         for (; hits; hits &= hits - 1) {
             int lane = lowest_bit(hits);
-            visit(Seen{rows.at[0][lane], rows.at[1][lane], rows.at[2][lane], packet.face[first + lane]});
+            if (rows.at[0][lane] > farthest) continue;
+            real inverse = 1 / rows.at[2][lane];
+            visit(Seen{rows.at[0][lane], rows.at[1][lane], rows.at[3][lane] * inverse, rows.at[4][lane] * inverse,
+                       packet.face[offset + lane]});
         }
     }
 }
@@ -297,7 +301,8 @@ struct Crossings {
 };
 
 // Where ray ray_of(lane) meets the face seen[lane].face, in double and in the world's coordinates: the tree's precision only
-// chose the triangle. Where the two disagree, within a rounding of an edge or edge-on, the weights that the tree saw hold.
+// chose the triangle. Where the two disagree, within a rounding of an edge, and where the ray all but lies in the face's plane,
+// the weights that the tree saw hold.
 template <class RayOf>
 GK_FN void cross_faces(const Bvh& bvh, const Mesh& mesh, const Rays& rays, const RayOf& ray_of, const Seen* const* seen, Crossings& out) {
     alignas(64) real a[3][LANES], b[3][LANES], c[3][LANES], from[3][LANES], to[3][LANES];
@@ -311,10 +316,12 @@ GK_FN void cross_faces(const Bvh& bvh, const Mesh& mesh, const Rays& rays, const
     const DoubleLanes unit = splat_double(1 / bvh.scale), scale = splat_double(bvh.scale);
     Vec<DoubleLanes> v0 = wide(a), d = wide(to), e1 = unit * (wide(b) - v0), e2 = unit * (wide(c) - v0), s = unit * (wide(from) - v0);
     Vec<DoubleLanes> p = cross(d, e2), q = cross(s, e1);
-    DoubleLanes inverse = splat_double(1) / dot(e1, p);
+    DoubleLanes det = dot(e1, p), inverse = splat_double(1) / det;
+    alignas(64) double sine2[LANES];  // of the angle to the plane, times that between the edges, squared
+    store_double(sine2, det * det / (dot(e1, e1) * dot(e2, e2) * dot(d, d)));
     store_double(out.t, dot(e2, q) * inverse * scale), store_double(out.u, dot(s, p) * inverse), store_double(out.v, dot(d, q) * inverse);
     for (int lane = 0; lane < LANES; ++lane) {
-        if (out.u[lane] >= 0 && out.v[lane] >= 0 && out.u[lane] + out.v[lane] <= 1 && out.t[lane] - out.t[lane] == 0) continue;
+        if (out.u[lane] >= 0 && out.v[lane] >= 0 && out.u[lane] + out.v[lane] <= 1 && sine2[lane] > 1e-16) continue;
         auto at = [&](const real(*rows)[LANES]) { return Vec3d{double(rows[0][lane]), double(rows[1][lane]), double(rows[2][lane])}; };
         Vec3d along = at(to);
         double u = seen[lane]->u, v = seen[lane]->v;
@@ -323,14 +330,20 @@ GK_FN void cross_faces(const Bvh& bvh, const Mesh& mesh, const Rays& rays, const
     }
 }
 
-// Whether a triangle that was seen lies between t_min and t_max: beyond doubt, or exactly.
-GK_FN bool in_range(const Bvh& bvh, const Mesh& mesh, const Rays& rays, int i, real first, real last, const Seen& seen) {
-    if (seen.along > first + 3 * SLACK && seen.along < last - 3 * SLACK) return true;
+// The same for one ray and face.
+GK_FN double cross_face(const Bvh& bvh, const Mesh& mesh, const Rays& rays, int i, const Seen& seen) {
     const Seen* same[LANES];
     for (int lane = 0; lane < LANES; ++lane) same[lane] = &seen;
     Crossings at;
     cross_faces(bvh, mesh, rays, [i](int) { return i; }, same, at);
-    return at.t[0] >= ray_t_min(rays, i) && at.t[0] <= ray_t_max(rays, i);
+    return at.t[0];
+}
+
+// Whether a triangle that was seen is hit between t_min and t_max: beyond doubt, or exactly.
+GK_FN bool in_range(const Bvh& bvh, const Mesh& mesh, const Rays& rays, int i, real first, real last, const Seen& seen) {
+    if (seen.first > first + SLACK && seen.last < last - SLACK) return true;
+    double t = cross_face(bvh, mesh, rays, i, seen);
+    return t >= ray_t_min(rays, i) && t <= ray_t_max(rays, i);
 }
 
 }  // namespace gk

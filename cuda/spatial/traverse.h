@@ -4,48 +4,63 @@
 
 namespace gk {
 
-// A child and how near it is. Distances are not negative, so their bits order like the numbers, and on float the pair is
-// one 64-bit integer.
+// A child and how near it is. On float the pair is one 64-bit integer that orders by distance (among negative ones, which
+// only rays have, backwards: they cost time, not hits).
 struct Entry {
-    real near;
     int child;
+    real near;
 };
+#if GK_GPU
+GK_FN bool nearer(Entry a, Entry b) { return a.near < b.near; }
+#else
+GK_FN bool nearer(Entry a, Entry b) {
+    if (!IS_FLOAT) return a.near < b.near;
+    long long x, y;
+    __builtin_memcpy(&x, &a, sizeof x);
+    __builtin_memcpy(&y, &b, sizeof y);
+    return x < y;
+}
+#endif
+GK_FN void sort(Entry& a, Entry& b) {
+    bool keep = nearer(a, b);
+    Entry first = keep ? a : b, second = keep ? b : a;
+    a = first, b = second;
+}
 
 struct Stack {
     Entry entry[GK_STACK];  // seven a level of the tree are enough, see MAX_DEPTH
     int size;
 
     // Pushes the children in `hits`, whose distances are near[lane], farthest first; the nearest is returned instead.
-    // Node order breaks ties. hits is not 0.
+    // hits is not 0.
     GK_FN int push(const int* child, const real* near, uint hits) {
-        int lane = lowest_bit(hits);
-        hits &= hits - 1;
-        Entry best = {near[lane], child[lane]};
-        if (!hits) return best.child;
-
-        // Two hits are the most common.
-        lane = lowest_bit(hits);
-        hits &= hits - 1;
-        Entry other = {near[lane], child[lane]};
-        bool swap = other.near < best.near;
-        Entry far = swap ? best : other;
-        best = swap ? other : best;
-        int base = size;
-        entry[size++] = far;
-        while (hits) {
-            lane = lowest_bit(hits);
+        auto next = [&] {
+            int lane = lowest_bit(hits);
             hits &= hits - 1;
-            Entry e = {near[lane], child[lane]};
-            if (e.near < best.near) {
-                entry[size++] = best;
-                best = e;
-                continue;
-            }
+            return Entry{child[lane], near[lane]};
+        };
+        // Up to three hits are the most common, and need no branch but those that count them.
+        Entry a = next();
+        if (!hits) return a.child;
+        Entry b = next();
+        if (!hits) {
+            sort(a, b);
+            entry[size++] = b;
+            return a.child;
+        }
+        Entry c = next();
+        sort(a, b), sort(b, c), sort(a, b);
+        int base = size;
+        entry[size] = c, entry[size + 1] = b;
+        size += 2;
+        while (hits) {
+            Entry e = next();
+            sort(a, e);
             int i = size++;
-            for (; i > base && entry[i - 1].near < e.near; --i) entry[i] = entry[i - 1];
+            for (; i > base && nearer(entry[i - 1], e); --i) entry[i] = entry[i - 1];
             entry[i] = e;
         }
-        return best.child;
+        return a.child;
     }
 
     // The next child nearer than `bound`, or EMPTY when there is none.

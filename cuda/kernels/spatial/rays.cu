@@ -7,7 +7,7 @@
 
 namespace gk {
 
-// The closest hit of each ray of a block; the lowest face of a tie.
+// The closest hit of each ray of a block; the lowest face of a tie. What is nearer beyond doubt is not computed until the end.
 struct FindClosest {
     static constexpr bool ONCE = false;
     const Bvh& bvh;
@@ -18,10 +18,14 @@ struct FindClosest {
     int cull, begin;
 
     GK_FN void operator()(int i, const Seen& seen, real& last) const {
-        if (seen.along > last || (seen.along == best[i].along && unsigned(best[i].face) < unsigned(seen.face))) return;
+        Seen& known = best[i];
         if (!in_range(bvh, mesh, rays, begin + i, block.first(i), block.end(i), seen)) return;
-        best[i] = seen;
-        last = seen.along;
+        if (known.face >= 0 && seen.last >= known.first) {
+            double t = cross_face(bvh, mesh, rays, begin + i, seen), t_known = cross_face(bvh, mesh, rays, begin + i, known);
+            if (t > t_known || (t == t_known && seen.face > known.face)) return;
+        }
+        known = seen;
+        last = min(last, seen.last);
     }
 };
 
