@@ -1,5 +1,6 @@
 """geomkit: ray casting, signed distance, closest points and winding numbers of triangle meshes, with gradients."""
 
+from geomkit import compat as compat
 from geomkit.autodiff.gradcheck import gradcheck as gradcheck
 from geomkit.errors import DeviceError as DeviceError, MeshError as MeshError, SignWarning as SignWarning
 from geomkit.implicit.grid import SdfGrid as SdfGrid, sdf_grid as sdf_grid
@@ -14,6 +15,7 @@ from geomkit.mesh.measure import (
     volume as volume,
 )
 from geomkit.mesh.mesh import Mesh as Mesh
+from geomkit.render.camera import Camera as Camera
 from geomkit.runtime.host import num_threads as num_threads, set_num_threads as set_num_threads
 from geomkit.spatial.bounds import bounds as bounds
 from geomkit.spatial.cast_rays import cast_rays as cast_rays

@@ -20,9 +20,8 @@ struct Block {
     GK_FN static int lane(int i) { return uint(i) % LANES; }
 };
 
-template <class Visitor>
-GK_FN void visit_packet(const Bvh& bvh, int packet, int i, const Shear& shear, real first, real& last, Visitor& visit) {
-    pass_through<Visitor::ONCE>(bvh.packets[packet], shear, first, last, visit.cull, [&](const Seen& seen) { visit(i, seen, last); });
+template <class Visitor> GK_FN void visit_packet(const Bvh& bvh, int packet, int i, const RayOf& ray, Visitor& visit) {
+    pass_through<Visitor::ONCE>(bvh.packets[packet], ray, visit.cull, [&](const Seen& seen) { visit(i, seen, ray.g.last[ray.lane]); });
 }
 
 GK_FN void fetch(const Bvh& bvh, int child) {
@@ -32,30 +31,29 @@ GK_FN void fetch(const Bvh& bvh, int child) {
 
 // Takes ray i through the tree from a node or packet, nearest child first.
 template <class Visitor> GK_FN void walk(const Bvh& bvh, int from, int i, Block& block, Visitor& visit) {
-    const int lane = block.lane(i), negative = block.of(i).negative[lane];
-    Slab slab = slab_of(block.of(i), lane);
-    Shear shear = shear_of(block.of(i), lane);
+    const RayOf ray = {block.of(i), block.lane(i)};
+    const int negative = ray.g.negative[ray.lane];
+    const real& last = ray.g.last[ray.lane];
     Stack stack;
     stack.size = 0;
     for (int current = from; current != EMPTY;) {
         if (current < 0) {
-            visit_packet(bvh, ~current, i, shear, slab.first, slab.last, visit);
-            current = stack.pop(slab.last);
+            visit_packet(bvh, ~current, i, ray, visit);
+            current = stack.pop(last);
             continue;
         }
         const Node& node = bvh.nodes[current];
         alignas(64) real near[WIDTH];
         uint hits = 0;
         GK_UNROLL
-        for (int k = 0; k < WIDTH; k += LANES) hits |= entered(planes_at(node, negative, k), slab, near + k) << k;
+        for (int k = 0; k < WIDTH; k += LANES) hits |= entered(planes_at(node, negative, k), ray, near + k) << k;
         if (!hits) {
-            current = stack.pop(slab.last);
+            current = stack.pop(last);
             continue;
         }
         for (uint h = hits; h; h &= h - 1) fetch(bvh, node.child[lowest_bit(h)]);
         current = stack.push(node.child, near, hits);
     }
-    block.last(i) = slab.last;
 }
 
 // Rays of a group that wait before a box, and where each enters it.
@@ -110,7 +108,7 @@ template <class Visitor> GK_FN void walk_together(const Bvh& bvh, Block& block, 
                 RayGroup& g = block.group[w->group];
                 for (uint rays = w->mask & bits(load(w->near) <= load(g.last)); rays; rays &= rays - 1) {
                     int lane = lowest_bit(rays), i = w->group * LANES + lane;
-                    if (list.child < 0) visit_packet(bvh, ~list.child, i, shear_of(g, lane), g.first[lane], g.last[lane], visit);
+                    if (list.child < 0) visit_packet(bvh, ~list.child, i, {g, lane}, visit);
                     else walk(bvh, list.child, i, block, visit);
                 }
             }

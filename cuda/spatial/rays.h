@@ -50,23 +50,11 @@ struct alignas(64) RayGroup {
     int axes[LANES];                                        // x | y << 2 | z << 4 | (negative along z) << 6
 };
 
-// One of them against boxes; `last` falls as hits are found.
-struct Slab {
-    real inverse[3], near[3], far[3], first, last;
+// One of them, where it lies.
+struct RayOf {
+    RayGroup& g;
+    int lane;
 };
-GK_FN Slab slab_of(const RayGroup& g, int lane) {
-    return {{g.inverse[0][lane], g.inverse[1][lane], g.inverse[2][lane]}, {g.near[0][lane], g.near[1][lane], g.near[2][lane]},
-            {g.far[0][lane], g.far[1][lane], g.far[2][lane]}, g.first[lane], g.last[lane]};
-}
-
-// One of them against triangles.
-struct Shear {
-    real x, y, origin[3];
-    int axes;
-};
-GK_FN Shear shear_of(const RayGroup& g, int lane) {
-    return {g.shear_x[lane], g.shear_y[lane], {g.origin[0][lane], g.origin[1][lane], g.origin[2][lane]}, g.axes[lane]};
-}
 
 GK_FN Vec3d ray_origin(const Rays& rays, int i) { return to_double(row(rays.origins, i)); }
 GK_FN Vec3d ray_direction(const Rays& rays, int i) { return to_double(row(rays.directions, i)); }
@@ -200,11 +188,13 @@ GK_FN Planes planes_of(const Node& node, int negative, int child) {
 }
 
 // The children that the ray enters between `first` and `last`, one bit each; `near` receives where.
-GK_FN uint entered(const Planes& planes, const Slab& s, real* near) {
-    Lanes enter = max(max(planes.enter[0] * s.inverse[0] + s.near[0], planes.enter[1] * s.inverse[1] + s.near[1]),
-                      max(planes.enter[2] * s.inverse[2] + s.near[2], splat(s.first)));
-    Lanes leave = min(min(planes.leave[0] * s.inverse[0] + s.far[0], planes.leave[1] * s.inverse[1] + s.far[1]),
-                      min(planes.leave[2] * s.inverse[2] + s.far[2], splat(s.last)));
+GK_FN uint entered(const Planes& planes, const RayOf& ray, real* near) {
+    const RayGroup& g = ray.g;
+    const int k = ray.lane;
+    Lanes enter = max(max(planes.enter[0] * g.inverse[0][k] + g.near[0][k], planes.enter[1] * g.inverse[1][k] + g.near[1][k]),
+                      max(planes.enter[2] * g.inverse[2][k] + g.near[2][k], splat(g.first[k])));
+    Lanes leave = min(min(planes.leave[0] * g.inverse[0][k] + g.far[0][k], planes.leave[1] * g.inverse[1][k] + g.far[1][k]),
+                      min(planes.leave[2] * g.inverse[2][k] + g.far[2][k], splat(g.last[k])));
     store(near, enter);
     return bits(enter <= leave);
 }
@@ -216,19 +206,28 @@ struct Sheared {
     Lanes x[3], y[3], z[3], side[3];
 };
 
-GK_FN Sheared shear_triangles(const Packet& packet, int lane, const Shear& s) {
-    const int x = s.axes & 3, y = s.axes >> 2 & 3, z = s.axes >> 4 & 3;
+GK_FN Sheared shear_triangles(const Packet& packet, int lane, const RayOf& ray) {
+    const RayGroup& g = ray.g;
+    const int k0 = ray.lane, axes = g.axes[k0], x = axes & 3, y = axes >> 2 & 3, z = axes >> 4 & 3;
     Sheared t;
     GK_UNROLL
     for (int k = 0; k < 3; ++k) {
-        t.z[k] = load(packet.corner[k][z] + lane) - s.origin[2];
-        t.x[k] = (load(packet.corner[k][x] + lane) - s.origin[0]) - s.x * t.z[k];
-        t.y[k] = (load(packet.corner[k][y] + lane) - s.origin[1]) - s.y * t.z[k];
+        t.z[k] = load(packet.corner[k][z] + lane) - g.origin[2][k0];
+        t.x[k] = (load(packet.corner[k][x] + lane) - g.origin[0][k0]) - g.shear_x[k0] * t.z[k];
+        t.y[k] = (load(packet.corner[k][y] + lane) - g.origin[1][k0]) - g.shear_y[k0] * t.z[k];
     }
     t.side[0] = difference_of_products(t.x[1], t.y[2], t.y[1], t.x[2]);
     t.side[1] = difference_of_products(t.x[2], t.y[0], t.y[2], t.x[0]);
     t.side[2] = difference_of_products(t.x[0], t.y[1], t.y[0], t.x[1]);
     return t;
+}
+
+// The triangles that the ray meets, one bit each: edges belong to both of their triangles. A triangle seen edge-on is not met:
+// those beyond its edges are.
+GK_FN uint inside(const Sheared& t) {
+    const Lanes zero = splat(real(0));
+    Mask one_side = (min(min(t.side[0], t.side[1]), t.side[2]) >= zero) | (max(max(t.side[0], t.side[1]), t.side[2]) <= zero);
+    return bits(one_side & (t.side[0] + t.side[1] + t.side[2] != zero));
 }
 
 // Of the triangles in `hits`, all of which the ray meets: those that it still passes through when it is moved by an
@@ -261,21 +260,20 @@ struct Seen {
     int face;
 };
 
-// Hands the triangles of a packet that the ray passes through between two distances to visit(Seen). Edges belong to both
-// of their triangles, unless each is to be met ONCE. A triangle seen edge-on is not met: those beyond its edges are.
+// Hands the triangles of a packet that the ray meets between two distances to visit(Seen); with ONCE, those of an edge or a
+// corner once.
 template <bool ONCE, class Visit>
-GK_FN void pass_through(const Packet& packet, const Shear& shear, real nearest, const real& farthest, int cull, const Visit& visit) {
-    const Lanes zero = splat(real(0));
+GK_FN void pass_through(const Packet& packet, const RayOf& ray, int cull, const Visit& visit) {
+    const real nearest = ray.g.first[ray.lane], &farthest = ray.g.last[ray.lane];
     GK_UNROLL
     for (int offset = 0; offset < WIDTH; offset += LANES) {
-        Sheared t = shear_triangles(packet, offset, shear);
+        Sheared t = shear_triangles(packet, offset, ray);
         Lanes sum = t.side[0] + t.side[1] + t.side[2];
-        Mask inside = (min(min(t.side[0], t.side[1]), t.side[2]) >= zero) | (max(max(t.side[0], t.side[1]), t.side[2]) <= zero);
-        uint hits = bits(inside & (sum != zero));
+        uint hits = inside(t);
         if (!hits) continue;
-        bool backward = shear.axes >> 6 & 1;
+        bool backward = ray.g.axes[ray.lane] >> 6 & 1;
         if (cull != CULL_NONE) {
-            uint counterclockwise = bits(sum > zero);
+            uint counterclockwise = bits(sum > splat(real(0)));
             hits &= backward == (cull == CULL_BACK) ? counterclockwise : ~counterclockwise;
         }
         if (ONCE) hits = once(t, hits);
@@ -317,11 +315,12 @@ GK_FN void cross_faces(const Bvh& bvh, const Mesh& mesh, const Rays& rays, const
     Vec<DoubleLanes> v0 = wide(a), d = wide(to), e1 = unit * (wide(b) - v0), e2 = unit * (wide(c) - v0), s = unit * (wide(from) - v0);
     Vec<DoubleLanes> p = cross(d, e2), q = cross(s, e1);
     DoubleLanes det = dot(e1, p), inverse = splat_double(1) / det;
-    alignas(64) double sine2[LANES];  // of the angle to the plane, times that between the edges, squared
-    store_double(sine2, det * det / (dot(e1, e1) * dot(e2, e2) * dot(d, d)));
+    // The sine of the angle to the plane, times that between the edges, is not below 1e-8.
+    alignas(64) double clear[LANES];
+    store_double(clear, det * det - splat_double(1e-16) * dot(e1, e1) * dot(e2, e2) * dot(d, d));
     store_double(out.t, dot(e2, q) * inverse * scale), store_double(out.u, dot(s, p) * inverse), store_double(out.v, dot(d, q) * inverse);
     for (int lane = 0; lane < LANES; ++lane) {
-        if (out.u[lane] >= 0 && out.v[lane] >= 0 && out.u[lane] + out.v[lane] <= 1 && sine2[lane] > 1e-16) continue;
+        if (out.u[lane] >= 0 && out.v[lane] >= 0 && out.u[lane] + out.v[lane] <= 1 && clear[lane] > 0) continue;
         auto at = [&](const real(*rows)[LANES]) { return Vec3d{double(rows[0][lane]), double(rows[1][lane]), double(rows[2][lane])}; };
         Vec3d along = at(to);
         double u = seen[lane]->u, v = seen[lane]->v;

@@ -4,25 +4,41 @@
 
 namespace gk {
 
-// A child and how near it is. On float the pair is one 64-bit integer that orders by distance (among negative ones, which
-// only rays have, backwards: they cost time, not hits).
-struct Entry {
-    int child;
-    real near;
+// A child and how near it is.
+template <class T> struct EntryOf {
+    T distance;
+    int index;
+
+    GK_FN static EntryOf of(const T* near, const int* child, int lane) { return {near[lane], child[lane]}; }
+    GK_FN T near() const { return distance; }
+    GK_FN int child() const { return index; }
+    GK_FN bool operator<(const EntryOf& b) const { return distance < b.distance; }
 };
-#if GK_GPU
-GK_FN bool nearer(Entry a, Entry b) { return a.near < b.near; }
-#else
-GK_FN bool nearer(Entry a, Entry b) {
-    if (!IS_FLOAT) return a.near < b.near;
-    long long x, y;
-    __builtin_memcpy(&x, &a, sizeof x);
-    __builtin_memcpy(&y, &b, sizeof y);
-    return x < y;
-}
+#if !GK_GPU
+// On float the two are one integer, the distance above: comparing and moving it needs no branch. (Negative distances, which only
+// rays have, order backwards; that costs time, not hits.)
+template <> struct EntryOf<float> {
+    long long key;
+
+    GK_FN static EntryOf of(const float* near, const int* child, int lane) {
+        int distance;
+        __builtin_memcpy(&distance, near + lane, sizeof distance);
+        return {(long long)((uint64)(uint)distance << 32 | (uint)child[lane])};
+    }
+    GK_FN float near() const {
+        int distance = int(key >> 32);
+        float near;
+        __builtin_memcpy(&near, &distance, sizeof near);
+        return near;
+    }
+    GK_FN int child() const { return int(key); }
+    GK_FN bool operator<(const EntryOf& b) const { return key < b.key; }
+};
 #endif
+typedef EntryOf<real> Entry;
+
 GK_FN void sort(Entry& a, Entry& b) {
-    bool keep = nearer(a, b);
+    bool keep = a < b;
     Entry first = keep ? a : b, second = keep ? b : a;
     a = first, b = second;
 }
@@ -37,16 +53,16 @@ struct Stack {
         auto next = [&] {
             int lane = lowest_bit(hits);
             hits &= hits - 1;
-            return Entry{child[lane], near[lane]};
+            return Entry::of(near, child, lane);
         };
         // Up to three hits are the most common, and need no branch but those that count them.
         Entry a = next();
-        if (!hits) return a.child;
+        if (!hits) return a.child();
         Entry b = next();
         if (!hits) {
             sort(a, b);
             entry[size++] = b;
-            return a.child;
+            return a.child();
         }
         Entry c = next();
         sort(a, b), sort(b, c), sort(a, b);
@@ -57,16 +73,16 @@ struct Stack {
             Entry e = next();
             sort(a, e);
             int i = size++;
-            for (; i > base && nearer(entry[i - 1], e); --i) entry[i] = entry[i - 1];
+            for (; i > base && entry[i - 1] < e; --i) entry[i] = entry[i - 1];
             entry[i] = e;
         }
-        return a.child;
+        return a.child();
     }
 
     // The next child nearer than `bound`, or EMPTY when there is none.
     GK_FN int pop(real bound) {
         while (size > 0)
-            if (entry[--size].near < bound) return entry[size].child;
+            if (entry[--size].near() < bound) return entry[size].child();
         return EMPTY;
     }
 };

@@ -14,6 +14,7 @@ struct FindClosest {
     const Mesh& mesh;
     const Rays& rays;
     Block& block;
+    const real* face_normals;
     Seen* best;
     int cull, begin;
 
@@ -26,6 +27,8 @@ struct FindClosest {
         }
         known = seen;
         last = min(last, seen.last);
+        prefetch(mesh.faces + 3 * (uint64)seen.face);
+        prefetch(face_normals + 3 * (uint64)seen.face);
     }
 };
 
@@ -38,7 +41,7 @@ GK_KERNEL cast_rays_fwd(int n, int block, int count, Bvh bvh, Mesh mesh, Rays ra
     GK_EACH(b, n) {
         int begin = b * block, end = min(begin + block, count);
         for (int i = 0; i < end - begin; ++i) best[i].face = -1;
-        FindClosest find = {bvh, mesh, rays, *rays_of_block, best, cull, begin};
+        FindClosest find = {bvh, mesh, rays, *rays_of_block, face_normals, best, cull, begin};
         invalid[b] = walk_rays(bvh, rays, begin, end, *rays_of_block, find);
         // Misses at once, hits LANES at a time.
         const int m = end - begin;
@@ -50,7 +53,9 @@ GK_KERNEL cast_rays_fwd(int n, int block, int count, Bvh bvh, Mesh mesh, Rays ra
         for (int i = 0; i < m; ++i) {
             face[begin + i] = best[i].face;
             hits[n_hits] = begin + i;
-            n_hits += best[i].face >= 0;
+            if (best[i].face < 0) continue;
+            ++n_hits;
+            for (int k = 0; k < 3; ++k) prefetch(mesh.vertices + 3 * (uint64)mesh.faces[3 * (uint64)best[i].face + k]);
         }
         for (int first = 0; first < n_hits; first += LANES) {
             const Seen* seen[LANES];
