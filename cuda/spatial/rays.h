@@ -117,7 +117,7 @@ GK_FN uint prepare(const Bvh& bvh, const Rays& rays, int i, int end, Vec3L p, Ve
     Lanes largest = max(max(abs(d.x), abs(d.y)), abs(d.z));
     const Lanes most = splat(INFINITE);
     uint valid = bits((largest > zero) & (abs(d.x) <= most) & (abs(d.y) <= most) & (abs(d.z) <= most) & (abs(p.x) <= most) &
-                      (abs(p.y) <= most) & (abs(p.z) <= most) & (first <= splat(real(INF))) & (last <= splat(real(INF))));
+                      (abs(p.y) <= most) & (abs(p.z) <= most) & (first <= splat(real(infinity()))) & (last <= splat(real(infinity()))));
 
     // Nothing of the mesh lies beyond a distance of four.
     Lanes per_t = min(max(largest * real(1 / bvh.scale), splat(TINY)), splat(1 / TINY));
@@ -304,11 +304,15 @@ struct Crossings {
 template <class RayOf>
 GK_FN void cross_faces(const Bvh& bvh, const Mesh& mesh, const Rays& rays, const RayOf& ray_of, const Seen* const* seen, Crossings& out) {
     alignas(64) real a[3][LANES], b[3][LANES], c[3][LANES], from[3][LANES], to[3][LANES];
+    double length[LANES];
     for (int lane = 0; lane < LANES; ++lane) {
         const int* f = mesh.faces + 3 * (uint64)seen[lane]->face;
         const real *p = mesh.vertices + 3 * (uint64)f[0], *q = mesh.vertices + 3 * (uint64)f[1], *r = mesh.vertices + 3 * (uint64)f[2];
         const real *o = rays.origins + 3 * (uint64)ray_of(lane), *d = rays.directions + 3 * (uint64)ray_of(lane);
-        for (int k = 0; k < 3; ++k) a[k][lane] = p[k], b[k][lane] = q[k], c[k][lane] = r[k], from[k][lane] = o[k], to[k][lane] = d[k];
+        // In double, the square of a direction's length would leave the range of the numbers.
+        length[lane] = IS_FLOAT ? 1 : power_of_two(max(max(abs(d[0]), abs(d[1])), abs(d[2])));
+        for (int k = 0; k < 3; ++k) a[k][lane] = p[k], b[k][lane] = q[k], c[k][lane] = r[k], from[k][lane] = o[k];
+        for (int k = 0; k < 3; ++k) to[k][lane] = IS_FLOAT ? d[k] : real(d[k] / length[lane]);
     }
     auto wide = [](const real(*rows)[LANES]) { return Vec<DoubleLanes>{load_double(rows[0]), load_double(rows[1]), load_double(rows[2])}; };
     const DoubleLanes unit = splat_double(1 / bvh.scale), scale = splat_double(bvh.scale);
@@ -320,11 +324,12 @@ GK_FN void cross_faces(const Bvh& bvh, const Mesh& mesh, const Rays& rays, const
     store_double(clear, det * det - splat_double(1e-16) * dot(e1, e1) * dot(e2, e2) * dot(d, d));
     store_double(out.t, dot(e2, q) * inverse * scale), store_double(out.u, dot(s, p) * inverse), store_double(out.v, dot(d, q) * inverse);
     for (int lane = 0; lane < LANES; ++lane) {
+        if (!IS_FLOAT) out.t[lane] /= length[lane];
         if (out.u[lane] >= 0 && out.v[lane] >= 0 && out.u[lane] + out.v[lane] <= 1 && clear[lane] > 0) continue;
         auto at = [&](const real(*rows)[LANES]) { return Vec3d{double(rows[0][lane]), double(rows[1][lane]), double(rows[2][lane])}; };
         Vec3d along = at(to);
         double u = seen[lane]->u, v = seen[lane]->v;
-        out.t[lane] = dot((1 - u - v) * (at(a) - at(from)) + u * (at(b) - at(from)) + v * (at(c) - at(from)), along) / dot(along, along);
+        out.t[lane] = dot((1 - u - v) * (at(a) - at(from)) + u * (at(b) - at(from)) + v * (at(c) - at(from)), along) / dot(along, along) / length[lane];
         out.u[lane] = u, out.v[lane] = v;
     }
 }

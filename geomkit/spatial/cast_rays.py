@@ -27,9 +27,9 @@ cast_rays_fwd = Kernel(
 cast_rays_adj = Kernel(
     "spatial/rays.cu",
     "cast_rays_adj",
-    "Mesh mesh, const real* origins, const real* directions, const int* face, const real* adj_t, "
-    "const real* adj_barycentric, const real* adj_normal, const real* adj_position, real* adj_origins, "
-    "real* adj_directions, real* adj_corners",
+    "Mesh mesh, double unit, const real* directions, const real* t, const int* face, const real* barycentric, "
+    "const real* adj_t, const real* adj_barycentric, const real* adj_normal, const real* adj_position, "
+    "real* adj_origins, real* adj_directions, real* adj_corners",
 )
 
 
@@ -90,7 +90,11 @@ class Hits:
             [0.5]
         """
         q = self._query
-        shape = (q.mesh.n_vertices, *np.shape(attribute)[1:])
+        try:
+            shape = (q.mesh.n_vertices, *np.shape(attribute)[1:])
+        except ValueError:
+            expected = f"({q.mesh.n_vertices}, ...) numbers"
+            raise ValueError(message("Hits.interpolate", "attribute", expected, "rows of several lengths")) from None
         values = as_array(
             attribute, op="Hits.interpolate", name="attribute", shape=shape, dtype=q.dtype, device=q.device
         )
@@ -103,7 +107,7 @@ class Hits:
         u, v = barycentric[hit].T.reshape(2, -1, *(1,) * (values.ndim - 1))
         corners = q.mesh.faces_array[face[hit]]
         a, b, c = (values[corners[:, k]] for k in range(3))
-        out[hit] = (1 - u - v) * a + u * b + v * c
+        out[hit] = a + u * (b - a) + v * (c - a)
         return out
 
 
@@ -217,20 +221,29 @@ def cast_rays_adjoint(
         q.cotangent("adj_normal", adj_normal, (n, 3)),
         q.cotangent("adj_position", adj_position, (n, 3)),
     )
-    if result is None:
-        face = closest_hits(q)[1]
-    elif not isinstance(result, Hits):
-        raise TypeError(message(op, "result", "what cast_rays returned", type(result).__name__))
-    else:
-        face = as_array(result.face, op=op, name="result.face", shape=(n,), dtype=np.int32, device=q.device)
-        if n and (int(face.min()) < -1 or int(face.max()) >= q.mesh.n_faces):
-            raise ValueError(message(op, "result.face", f"numbers in [-1, {q.mesh.n_faces})", "others"))
+    t, face, barycentric = closest_hits(q)[:3] if result is None else known_hits(q, result)
     adj_origins, adj_directions, adj_corners = q.empty(3), q.empty(3), q.empty(3, 3)
     cast_rays_adj(
-        n, q.mesh_struct(), q.origins, q.directions, face, *cotangents, adj_origins, adj_directions, adj_corners
-    )
+        n, q.mesh_struct(), q.mesh.bvh.scale, q.directions, t, face, barycentric, *cotangents, adj_origins,
+        adj_directions, adj_corners,
+    )  # fmt: skip
     adj_vertices = corners_to_vertices(q.mesh, face, adj_corners)
     return RayGradients(*map(q.library.wrap, (adj_origins, adj_directions, adj_vertices)))
+
+
+def known_hits(q: RayQuery, result: Hits) -> tuple[Any, Any, Any]:
+    """t, face and barycentric that a caller hands back, on the mesh's device."""
+    op, n = f"{q.op}.adjoint", len(q)
+    if not isinstance(result, Hits):
+        raise TypeError(message(op, "result", "what cast_rays returned", type(result).__name__))
+    fields = (("face", (n,), np.int32), ("t", (n,), q.dtype), ("barycentric", (n, 2), q.dtype))
+    face, t, barycentric = (
+        as_array(getattr(result, name), op=op, name=f"result.{name}", shape=shape, dtype=dtype, device=q.device)
+        for name, shape, dtype in fields
+    )
+    if n and (int(face.min()) < -1 or int(face.max()) >= q.mesh.n_faces):
+        raise ValueError(message(op, "result.face", f"numbers in [-1, {q.mesh.n_faces})", "others"))
+    return t, face, barycentric
 
 
 def closest_hits(q: RayQuery) -> tuple[Any, Any, Any, Any]:

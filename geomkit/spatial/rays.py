@@ -39,7 +39,7 @@ class RayQuery(Query):
         super().__init__(op, mesh, origins=origins, directions=directions)
         self.origins, self.directions = self.arrays
         self.t_min, self.t_max = self._bound("t_min", t_min), self._bound("t_max", t_max)
-        if cull not in CULL:
+        if not isinstance(cull, str) or cull not in CULL:
             raise ValueError(message(op, "cull", "'none', 'back' or 'front'", repr(cull)))
         self.cull = CULL[cull]
         share = -(-len(self) // (4 * host.num_threads()))
@@ -50,7 +50,7 @@ class RayQuery(Query):
 
     def _bound(self, name: str, value: Any) -> Any:
         """A float, or an (N,) array."""
-        if isinstance(value, (int, float, np.number)):
+        if isinstance(value, (int, float, np.number)) or getattr(value, "ndim", None) == 0:
             if value != value:
                 raise ValueError(message(self.op, name, "a number or (N,) of them", "nan"))
             return float(value)

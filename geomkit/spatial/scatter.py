@@ -33,6 +33,8 @@ def corners_to_vertices(mesh: Mesh, face: Any, adj_corners: Any) -> Any:
         (V, 3) of the mesh's dtype.
     """
     xp, device = namespace(mesh.device), mesh.device
+    if len(face) == 0 or mesh.n_faces == 0:
+        return zeros(device, (mesh.n_vertices, 3), mesh.dtype)
     # -1 becomes F and goes last.
     order = sort_order(xp.where(face < 0, mesh.n_faces, face).astype(np.uint64), mesh.n_faces.bit_length())
     sorted_face = face[order]

@@ -46,7 +46,7 @@ GK_KERNEL cast_rays_fwd(int n, int block, int count, Bvh bvh, Mesh mesh, Rays ra
         // Misses at once, hits LANES at a time.
         const int m = end - begin;
         real *t0 = t + begin, *barycentric0 = barycentric + 2 * (uint64)begin, *normal0 = normal + 3 * (uint64)begin;
-        for (int i = 0; i < m; ++i) t0[i] = real(INF);
+        for (int i = 0; i < m; ++i) t0[i] = real(infinity());
         for (int i = 0; i < 2 * m; ++i) barycentric0[i] = 0;
         for (int i = 0; i < 3 * m; ++i) normal0[i] = 0;
         int hits[RAYS + LANES], n_hits = 0;
@@ -73,36 +73,41 @@ GK_KERNEL cast_rays_fwd(int n, int block, int count, Bvh bvh, Mesh mesh, Rays ra
     }
 }
 
-// Cotangents of the rays, and of the corners of each ray's face: adj_corners is (N, 3, 3), its rows of misses are not written.
+// Cotangents of the rays, and of the corners of each ray's face: adj_corners is (N, 3, 3), its rows of misses are not written. `unit`
+// is a length of the order of the mesh's.
 //
 // With M = [e1 e2 -d], M (u, v, t) = o - a. For cotangents of (u, v, t), y = M^-T (adj_u, adj_v, adj_t) is that of o - a; the others
 // follow from it. Where the ray grazes the face, 1 / det is bounded; where it lies in its plane, there is no gradient.
-GK_KERNEL cast_rays_adj(int n, Mesh mesh, const real* origins, const real* directions, const int* face, const real* adj_t,
-                        const real* adj_barycentric, const real* adj_normal, const real* adj_position, real* adj_origins,
-                        real* adj_directions, real* adj_corners) {
+GK_KERNEL cast_rays_adj(int n, Mesh mesh, double unit, const real* directions, const real* t, const int* face,
+                        const real* barycentric, const real* adj_t, const real* adj_barycentric, const real* adj_normal,
+                        const real* adj_position, real* adj_origins, real* adj_directions, real* adj_corners) {
     GK_EACH(i, n) {
         if (face[i] < 0) {
             set_row(adj_origins, i, {0, 0, 0});
             set_row(adj_directions, i, {0, 0, 0});
             continue;
         }
+        // Lengths in units of the mesh's size and of the direction's: no product leaves the range of the numbers.
         const int* f = mesh.faces + 3 * (uint64)face[i];
+        const double u = barycentric[2 * (uint64)i], v = barycentric[2 * (uint64)i + 1];
         Vec3d d = to_double(row(directions, i)), a = to_double(row(mesh.vertices, f[0]));
-        Vec3d e1 = to_double(row(mesh.vertices, f[1])) - a, e2 = to_double(row(mesh.vertices, f[2])) - a;
-        Vec3d s = to_double(row(origins, i)) - a, n1 = cross(e2, -d), n2 = cross(-d, e1), normal = cross(e1, e2);
-        double det = -dot(normal, d), inverse = det != 0 ? 1 / det : 0;
-        double u = dot(s, n1) * inverse, v = dot(s, n2) * inverse, t = dot(s, normal) * inverse;
+        double length_d = power_of_two(largest(d));
+        d = {d.x / length_d, d.y / length_d, d.z / length_d};
+        Vec3d e1 = (1 / unit) * (to_double(row(mesh.vertices, f[1])) - a), e2 = (1 / unit) * (to_double(row(mesh.vertices, f[2])) - a);
+        Vec3d normal = cross(e1, e2);
+        double det = -dot(normal, d), least = GRAZING * length(normal) * length(d);
+        double inverse = det == 0 ? 0 : 1 / (abs(det) >= least ? det : det < 0 ? -least : least);
 
         // The position is o + t d.
         Vec3d adj_p = to_double(row(adj_position, i));
-        double adj_u = adj_barycentric[2 * (uint64)i], adj_v = adj_barycentric[2 * (uint64)i + 1], along = adj_t[i] + dot(adj_p, d);
-        double least = GRAZING * length(normal) * length(d), bounded = abs(det) < least ? (det < 0 ? -least : least) : det;
-        Vec3d y = (det != 0 ? 1 / bounded : 0) * (adj_u * n1 + adj_v * n2 + along * normal);
+        double adj_u = adj_barycentric[2 * (uint64)i] / unit, adj_v = adj_barycentric[2 * (uint64)i + 1] / unit;
+        double along = adj_t[i] / length_d + dot(adj_p, d);
+        Vec3d y = inverse * (adj_u * cross(e2, -d) + adj_v * cross(-d, e1) + along * normal);
         set_row(adj_origins, i, to_real(y + adj_p));
-        set_row(adj_directions, i, to_real(t * (y + adj_p)));
+        set_row(adj_directions, i, to_real(double(t[i]) * (y + adj_p)));
 
         Vec3d adj[3] = {(u + v - 1) * y, -u * y, -v * y}, adj_n = to_double(row(adj_normal, i));
-        if (dot(adj_n, adj_n) > 0) {
+        if (adj_n.x != 0 || adj_n.y != 0 || adj_n.z != 0) {
             Face at = face_at(mesh.vertices, mesh.faces, face[i]);
             Vec3d adj_across = adj_normal_of(at, adj_n);
             for (int k = 0; k < 3; ++k) adj[k] += (1 / at.unit) * adj_area_vector(at, adj_across, k);
