@@ -15,7 +15,8 @@ struct Rays {
     const real* directions;  // (N, 3), of any length but zero
     const real* t_min;       // (N,), or null where all rays have the same
     const real* t_max;
-    double every_t_min, every_t_max;
+    double every_t_min;
+    double every_t_max;
 };
 
 // The mesh as the caller gave it.
@@ -158,7 +159,7 @@ GK_FN uint prepare(const Bvh& bvh, const Rays& rays, int i, int end, Vec3L p, Ve
     uint backward = bits(sign < zero), is_z = bits(along_z), is_y = bits(along_y);
     bool uniform = true;
     for (int k = 0; k < 3; ++k) uniform &= negative[k] == 0 || negative[k] == (1u << LANES) - 1;
-    g.octant = uniform ? (negative[0] & 1) | (negative[1] & 1) << 1 | (negative[2] & 1) << 2 : MIXED;
+    g.octant = uniform ? int((negative[0] & 1) | (negative[1] & 1) << 1 | (negative[2] & 1) << 2) : MIXED;
     for (int lane = 0; lane < LANES; ++lane) {
         g.negative[lane] = (negative[0] >> lane & 1) | (negative[1] >> lane & 1) << 1 | (negative[2] >> lane & 1) << 2;
         // x, y and z are the axes 0 1 2, 2 0 1 or 1 2 0.

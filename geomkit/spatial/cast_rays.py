@@ -136,17 +136,17 @@ def cast_rays(
         mesh: a Mesh, or any object with `.vertices` and `.faces`.
         origins: (N, 3) numbers of any array library, in the mesh's length unit.
         directions: (N, 3), not zero, of any length.
-        t_min, t_max: hits count for t_min <= t <= t_max: numbers, or (N,) of them. Point o + t d is at parameter t, so t
-            is a length where d has length one. t_min may be negative, -inf for whole lines.
+        t_min, t_max: hits count for t_min <= t <= t_max: numbers, or (N,) of them. Point o + t d is at parameter t, so
+            t is a length where d has length one. t_min may be negative, -inf for whole lines.
         cull: "none"; "back", not to hit faces whose corners run clockwise seen from the origin; or "front".
 
     Returns:
-        A record in the library of `origins`, its floats in the mesh's precision: `.t` (N,), inf for a miss; `.face` (N,)
-        int32, -1 for a miss; `.barycentric` (N, 2), the weights u and v of corners 1 and 2; `.normal` (N, 3), the unit
-        normal of the face, not turned to the ray; `.position` (N, 3); `.hit` (N,) bool; `.interpolate(attribute)`.
-        t, u and v are computed in float64 from the numbers given and rounded once. Of faces within some 1e-7 of the
-        mesh's size of each other along the ray either may be the one found. The answer to a ray does not depend on
-        the other rays of the call.
+        A record in the library of `origins`, its floats in the mesh's precision: `.t` (N,), inf for a miss; `.face`
+        (N,) int32, -1 for a miss; `.barycentric` (N, 2), the weights u and v of corners 1 and 2; `.normal` (N, 3), the
+        unit normal of the face, not turned to the ray; `.position` (N, 3); `.hit` (N,) bool; `.interpolate(attribute)`.
+        t, u and v are computed in float64 from the numbers given and rounded once. Which of two faces is hit within a
+        rounding (1e-7 of the mesh's size in float32) of their edge is up to that rounding. The answer to a ray does
+        not depend on the other rays of the call; of hits at the same t the lowest face is the one.
 
     Gradients:
         origins, directions and mesh.vertices, through t, barycentric, normal and position, for the face hit. A miss
@@ -154,7 +154,8 @@ def cast_rays(
         its face sends 0. What changes where a silhouette moves is not part of it.
 
     Raises:
-        ValueError: wrong shape, numbers that are not finite, a direction that is zero, or another device than the mesh's.
+        ValueError: wrong shape, numbers that are not finite, a direction that is zero, or another device than the
+            mesh's.
         TypeError: wrong dtype, or an input that tracks gradients.
 
     Cost: O(log F) a ray after the tree is built once; neighbouring rays are faster when they follow one another.

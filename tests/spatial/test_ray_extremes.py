@@ -55,7 +55,7 @@ def test_gradient_of_grazing_hits_is_that_of_the_hit():
         corners = rng.uniform(-1, 1, (3, 3)).astype(np.float32)
         direction = rng.normal(size=2) @ (corners[1:] - corners[0])
         origin = rng.dirichlet([1, 1, 1]) @ corners - 0.5 * direction
-        mesh, rays = gk.Mesh(corners, [[0, 1, 2]]), (origin[None].astype(np.float32), direction[None].astype(np.float32))
+        mesh, rays = gk.Mesh(corners, [[0, 1, 2]]), np.float32([origin[None], direction[None]])
         hits = gk.cast_rays(mesh, *rays)
         if not hits.hit[0]:
             continue
