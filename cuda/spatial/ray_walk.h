@@ -1,19 +1,17 @@
 // From the root to the triangles that a ray passes through: one ray alone, or many together.
 //
-// A visitor says what becomes of them: visit(block, i, seen, last) for ray i of a block. It may lower `last`, beyond which the ray
+// A visitor says what becomes of them: visit(i, seen, last) for ray i of a block. It may lower `last`, beyond which the ray
 // looks no farther.
 #pragma once
 #include "rays.h"
 
 namespace gk {
 
-constexpr int RAYS = GK_GPU ? 1 : 2048;    // of a block: those that go together
-constexpr int BATCH = GK_GPU ? 1 : 16384;  // of an item: those that are sorted together
-constexpr int FEW = 16;                   // rays that are better off alone
+constexpr int RAYS = GK_GPU ? 1 : 2048;  // of a block
+constexpr int FEW = 16;                  // rays that are better off alone
 
 struct Block {
     RayGroup group[RAYS / LANES];
-    int at[RAYS];  // their places in the batch
 
     GK_FN RayGroup& of(int i) { return group[uint(i) / LANES]; }
     GK_FN real& last(int i) { return of(i).last[lane(i)]; }
@@ -22,8 +20,8 @@ struct Block {
     GK_FN static int lane(int i) { return uint(i) % LANES; }
 };
 
-template <class Visitor> GK_FN void visit_packet(const Bvh& bvh, int packet, Block& block, int i, const RayOf& ray, Visitor& visit) {
-    pass_through<Visitor::ONCE>(bvh.packets[packet], ray, visit.cull, [&](const Seen& seen) { visit(block, i, seen, ray.g.last[ray.lane]); });
+template <class Visitor> GK_FN void visit_packet(const Bvh& bvh, int packet, int i, const RayOf& ray, Visitor& visit) {
+    pass_through<Visitor::ONCE>(bvh.packets[packet], ray, visit.cull, [&](const Seen& seen) { visit(i, seen, ray.g.last[ray.lane]); });
 }
 
 GK_FN void fetch(const Bvh& bvh, int child) {
@@ -40,7 +38,7 @@ template <class Visitor> GK_FN void walk(const Bvh& bvh, int from, int i, Block&
     stack.size = 0;
     for (int current = from; current != EMPTY;) {
         if (current < 0) {
-            visit_packet(bvh, ~current, block, i, ray, visit);
+            visit_packet(bvh, ~current, i, ray, visit);
             current = stack.pop(last);
             continue;
         }
@@ -110,7 +108,7 @@ template <class Visitor> GK_FN void walk_together(const Bvh& bvh, Block& block, 
                 RayGroup& g = block.group[w->group];
                 for (uint rays = w->mask & bits(load(w->near) <= load(g.last)); rays; rays &= rays - 1) {
                     int lane = lowest_bit(rays), i = w->group * LANES + lane;
-                    if (list.child < 0) visit_packet(bvh, ~list.child, block, i, {g, lane}, visit);
+                    if (list.child < 0) visit_packet(bvh, ~list.child, i, {g, lane}, visit);
                     else walk(bvh, list.child, i, block, visit);
                 }
             }
@@ -125,9 +123,8 @@ template <class Visitor> GK_FN void walk_together(const Bvh& bvh, Block& block, 
         for (int k = 0; k < WIDTH; ++k) first[k] = last[k] = list.free + k * list.size;
         for (const Waiting* w = list.first; w < list.first + list.size; ++w) {
             const RayGroup& g = block.group[w->group];
-            const Vec3L inverse = {load(g.inverse[0]), load(g.inverse[1]), load(g.inverse[2])};
-            const Vec3L near = {load(g.near[0]), load(g.near[1]), load(g.near[2])};
-            const Vec3L far = {load(g.far[0]), load(g.far[1]), load(g.far[2])};
+            const Vec3L inverse = load3(g.inverse[0], g.inverse[1], g.inverse[2]), near = load3(g.near[0], g.near[1], g.near[2]);
+            const Vec3L far = load3(g.far[0], g.far[1], g.far[2]);
             const Lanes least = load(g.first), most = load(g.last);
             for (int k = 0; k < WIDTH; ++k) {
                 Planes planes = planes_of(node, negative, k);
@@ -164,107 +161,22 @@ template <class Visitor> GK_FN void walk_together(const Bvh& bvh, Block& block, 
     }
 }
 
-// The box of the mesh.
-struct Corners {
-    real lower[3], upper[3];
-};
-GK_FN Corners corners_of(const Node& root) {
-    Corners box;
-    for (int axis = 0; axis < 3; ++axis) {
-        box.lower[axis] = INFINITE, box.upper[axis] = -INFINITE;
-        for (int k = 0; k < WIDTH; ++k) {
-            box.lower[axis] = min(box.lower[axis], root.bounds[axis][0][k]);
-            box.upper[axis] = max(box.upper[axis], root.bounds[axis][1][k]);
-        }
-    }
-    return box;
-}
-
-constexpr int CELLS = 4, KEYS = 8 * CELLS * CELLS * CELLS;
-
-// Keys of LANES rays: the octant of the direction and the cell where the ray enters the box; KEYS for those that miss it. Their
-// roundings are of no concern: any order of rays is right.
-GK_FN void keys_of(const Corners& box, Vec3L p, Vec3L d, int* keys) {
-    const Lanes zero = splat(real(0)), one = splat(real(1));
-    const Lanes from[3] = {p.x, p.y, p.z}, to[3] = {d.x, d.y, d.z};
-    Lanes enter = zero, leave = splat(INFINITE), level = max(max(abs(d.x), abs(d.y)), abs(d.z)) * real(1e-6) + TINY;
-    uint octant[3];
-    for (int k = 0; k < 3; ++k) {
-        Mask negative = to[k] < zero;
-        Lanes inverse = one / max(abs(to[k]), level);
-        inverse = select(negative, -inverse, inverse);
-        Lanes a = (splat(box.lower[k]) - from[k]) * inverse, b = (splat(box.upper[k]) - from[k]) * inverse;
-        enter = max(enter, min(a, b)), leave = min(leave, max(a, b));
-        octant[k] = bits(negative);
-    }
-    Rows<3> cell;
-    for (int k = 0; k < 3; ++k) {
-        real size = box.upper[k] - box.lower[k];
-        Lanes x = (from[k] + enter * to[k] - box.lower[k]) * (size > 0 ? CELLS / size : 0);
-        cell.set(k, clamp(x, zero, splat(CELLS - real(0.5))));
-    }
-    uint hits = bits(enter <= leave);
-    for (int lane = 0; lane < LANES; ++lane) {
-        int key = 0;
-        for (int k = 2; k >= 0; --k) key = key * CELLS + int(cell.at[k][lane]);
-        for (int k = 0; k < 3; ++k) key = key * 2 + int(octant[k] >> lane & 1);
-        keys[lane] = hits >> lane & 1 ? key : KEYS;
-    }
-}
-
-// Sorts the rays of a batch so that those that go the same way follow one another; false if neighbours do already, or are too
-// few, and nothing is written. On random rays this saves a third of the time of the rest.
-GK_FN bool sort_rays(const Bvh& bvh, const Columns<BATCH>& in, int n, int* order) {
-    constexpr int SAMPLES = 16;
-    GK_SCRATCH unsigned short scratch[BATCH + LANES];
-    unsigned short* keys = located(scratch);
-    if (n < RAYS) return false;
-    const Corners box = corners_of(bvh.nodes[0]);
-    int key[LANES], same = 0;
-    for (int s = 0; s < SAMPLES; ++s) {
-        int i = n / LANES * s / SAMPLES * LANES;
-        keys_of(box, in.row_of(in.origin, i), in.row_of(in.direction, i), key);
-        for (int lane = 1; lane < LANES; ++lane) same += key[lane] == key[0];
-    }
-    if (2 * same >= SAMPLES * (LANES - 1)) return false;
-    int end[KEYS + 2] = {};
+// Prepares rays begin to end - 1 and shows the visitor what each passes through. The answer is the first that is none, or -1.
+template <class Visitor> GK_FN int walk_rays(const Bvh& bvh, const Rays& rays, int begin, int end, Block& block, Visitor& visit) {
+    int invalid = -1, n = end - begin;
+    Columns<RAYS> in;
+    in.read(bvh, rays, begin, n);
     for (int i = 0; i < n; i += LANES) {
-        keys_of(box, in.row_of(in.origin, i), in.row_of(in.direction, i), key);
-        for (int lane = 0; lane < min(LANES, n - i); ++lane) keys[i + lane] = (unsigned short)key[lane], ++end[key[lane] + 1];
+        Vec3L p = load3(in.origin[0] + i, in.origin[1] + i, in.origin[2] + i);
+        Vec3L d = load3(in.direction[0] + i, in.direction[1] + i, in.direction[2] + i);
+        uint valid = prepare(bvh, rays, begin + i, end, p, d, block.of(i));
+        uint none = ~valid & ((1u << min(LANES, n - i)) - 1);
+        if (none && invalid < 0) invalid = begin + i + lowest_bit(none);
     }
-    for (int k = 0; k < KEYS; ++k) end[k + 1] += end[k];
-    for (int i = 0; i < n; ++i) order[end[keys[i]]++] = i;
-    return true;
-}
-
-// Shows the visitor what rays begin to end - 1 pass through. The answer is the first found that is none, or -1.
-template <class Visitor> GK_FN int walk_rays(const Bvh& bvh, const Rays& rays, int begin, int end, Visitor& visit) {
-    GK_SCRATCH Block scratch_block;
-    GK_SCRATCH Columns<BATCH> scratch_columns;
-    GK_SCRATCH int scratch_order[BATCH + LANES];
-    Block& block = *located(&scratch_block);
-    Columns<BATCH>& in = *located(&scratch_columns);
-    int *order = located(scratch_order), invalid = -1;
-    in.read(bvh, rays, begin, end - begin);
-    const bool sorted = BATCH > 1 && sort_rays(bvh, in, end - begin, order);
-    for (int first = 0; first < end - begin; first += RAYS) {
-        const int n = min(RAYS, end - begin - first);
-        for (int i = 0; i < n; i += LANES) {
-            for (int lane = 0; lane < LANES; ++lane) {
-                int k = first + min(i + lane, n - 1);
-                block.at[i + lane] = sorted ? order[k] : k;
-            }
-            Vec3L p = sorted ? in.gather(in.origin, block.at + i) : in.row_of(in.origin, first + i);
-            Vec3L d = sorted ? in.gather(in.direction, block.at + i) : in.row_of(in.direction, first + i);
-            uint valid = prepare(bvh, rays, begin, block.at + i, p, d, block.of(i));
-            uint none = ~valid & ((1u << min(LANES, n - i)) - 1);
-            if (none && invalid < 0) invalid = begin + block.at[i + lowest_bit(none)];
-        }
-        if (RAYS < FEW || n < FEW)
-            for (int i = 0; i < n; ++i) walk(bvh, 0, i, block, visit);
-        else
-            walk_together(bvh, block, n, visit);
-    }
+    if (RAYS < FEW || n < FEW)
+        for (int i = 0; i < n; ++i) walk(bvh, 0, i, block, visit);
+    else
+        walk_together(bvh, block, n, visit);
     return invalid;
 }
 

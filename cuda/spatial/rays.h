@@ -76,7 +76,7 @@ GK_FN bool bring_near(const Bvh& bvh, const Rays& rays, int i, real* at, real& f
     return dot(p, p) <= 0.26;
 }
 
-// The origins and directions of some rays, column by column; the last ray again up to a multiple of LANES.
+// The origins and directions of a block, column by column; the last ray again up to a multiple of LANES.
 template <int N> struct Columns {
     alignas(64) real origin[3][N], direction[3][N];
 
@@ -96,30 +96,22 @@ template <int N> struct Columns {
         for (int i = n; i % LANES; ++i)
             for (int k = 0; k < 3; ++k) origin[k][i] = origin[k][n - 1], direction[k][i] = direction[k][n - 1];
     }
-
-    // LANES of them in a row, or any.
-    GK_FN static Vec3L row_of(const real (*columns)[N], int i) {
-        return {load(columns[0] + i), load(columns[1] + i), load(columns[2] + i)};
-    }
-    GK_FN static Vec3L gather(const real (*columns)[N], const int* at) {
-        Rows<3> rows;
-        for (int lane = 0; lane < LANES; ++lane)
-            for (int k = 0; k < 3; ++k) rows.at[k][lane] = columns[k][at[lane]];
-        return {load(rows.at[0]), load(rows.at[1]), load(rows.at[2])};
-    }
 };
 
-// Rays begin + at[lane] in the tree's coordinates, from their origins p and directions d. The answer has a bit for each
-// that is a ray: its direction is not zero, and nothing is NaN or infinite. The others hit nothing.
-GK_FN uint prepare(const Bvh& bvh, const Rays& rays, int begin, const int* at, Vec3L p, Vec3L d, RayGroup& g) {
+GK_FN Vec3L load3(const real* x, const real* y, const real* z) { return {load(x), load(y), load(z)}; }
+
+// Rays i to i + LANES - 1 in the tree's coordinates, from their origins p and directions d; those beyond end - 1 repeat the
+// last. The answer has a bit for each that is a ray: its direction is not zero, and nothing is NaN or infinite. The others hit
+// nothing.
+GK_FN uint prepare(const Bvh& bvh, const Rays& rays, int i, int end, Vec3L p, Vec3L d, RayGroup& g) {
     Lanes first = splat(real(rays.every_t_min)), last = splat(real(rays.every_t_max));
     alignas(64) real bound[LANES];
     if (rays.t_min) {
-        for (int lane = 0; lane < LANES; ++lane) bound[lane] = rays.t_min[begin + at[lane]];
+        for (int lane = 0; lane < LANES; ++lane) bound[lane] = rays.t_min[min(i + lane, end - 1)];
         first = load(bound);
     }
     if (rays.t_max) {
-        for (int lane = 0; lane < LANES; ++lane) bound[lane] = rays.t_max[begin + at[lane]];
+        for (int lane = 0; lane < LANES; ++lane) bound[lane] = rays.t_max[min(i + lane, end - 1)];
         last = load(bound);
     }
     const Lanes zero = splat(real(0)), one = splat(real(1)), level = splat(LEVEL), beyond = splat(real(4));
@@ -134,15 +126,15 @@ GK_FN uint prepare(const Bvh& bvh, const Rays& rays, int begin, const int* at, V
     store(g.last, clamp(last * per_t, -beyond, beyond) + SLACK);
     uint far = ~bits(dot(p, p) <= splat(REACH * REACH)) & valid, missing = ~valid & ((1u << LANES) - 1);
     if (far) {
-        Rows<3> rows;
-        rows.set(0, p.x), rows.set(1, p.y), rows.set(2, p.z);
+        Rows<3> at;
+        at.set(0, p.x), at.set(1, p.y), at.set(2, p.z);
         for (; far; far &= far - 1) {
             int lane = lowest_bit(far);
             real nearest[3];
-            if (!bring_near(bvh, rays, begin + at[lane], nearest, g.first[lane], g.last[lane])) missing |= 1u << lane;
-            for (int k = 0; k < 3; ++k) rows.at[k][lane] = nearest[k];
+            if (!bring_near(bvh, rays, min(i + lane, end - 1), nearest, g.first[lane], g.last[lane])) missing |= 1u << lane;
+            for (int k = 0; k < 3; ++k) at.at[k][lane] = nearest[k];
         }
-        p = {load(rows.at[0]), load(rows.at[1]), load(rows.at[2])};
+        p = {load(at.at[0]), load(at.at[1]), load(at.at[2])};
     }
     for (; missing; missing &= missing - 1) g.last[lowest_bit(missing)] = NOWHERE;
     store(g.end, load(g.last));

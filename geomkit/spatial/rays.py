@@ -14,7 +14,7 @@ from geomkit.spatial.query import Query
 
 __all__ = ["RayQuery", "RaysStruct"]
 
-BLOCK = 16384  # rays of an item at most, as in cuda/spatial/ray_walk.h
+BLOCK = 2048  # rays that the CPU takes through the tree together, as in cuda/spatial/ray_walk.h
 LEAST = 128  # below that, rays that go together gain less than idle threads lose
 CULL = {"none": 0, "back": 1, "front": 2}
 

@@ -13,15 +13,16 @@ struct FindClosest {
     const Bvh& bvh;
     const Mesh& mesh;
     const Rays& rays;
+    Block& block;
     const real* face_normals;
     Seen* best;
     int cull, begin;
 
-    GK_FN void operator()(Block& block, int i, const Seen& seen, real& last) const {
-        Seen& known = best[block.at[i]];
-        if (!in_range(bvh, mesh, rays, begin + block.at[i], block.first(i), block.end(i), seen)) return;
+    GK_FN void operator()(int i, const Seen& seen, real& last) const {
+        Seen& known = best[i];
+        if (!in_range(bvh, mesh, rays, begin + i, block.first(i), block.end(i), seen)) return;
         if (known.face >= 0 && seen.last >= known.first) {
-            double t = cross_face(bvh, mesh, rays, begin + block.at[i], seen), t_known = cross_face(bvh, mesh, rays, begin + block.at[i], known);
+            double t = cross_face(bvh, mesh, rays, begin + i, seen), t_known = cross_face(bvh, mesh, rays, begin + i, known);
             if (t > t_known || (t == t_known && seen.face > known.face)) return;
         }
         known = seen;
@@ -33,41 +34,40 @@ struct FindClosest {
 
 GK_KERNEL cast_rays_fwd(int n, int block, int count, Bvh bvh, Mesh mesh, Rays rays, int cull, const real* face_normals, real* t,
                         int* face, real* barycentric, real* normal, int* invalid) {
-    GK_SCRATCH Seen found[BATCH];
+    GK_SCRATCH Block scratch;
+    GK_SCRATCH Seen found[RAYS];
+    Block* rays_of_block = located(&scratch);
     Seen* best = located(found);
     GK_EACH(b, n) {
         int begin = b * block, end = min(begin + block, count);
         for (int i = 0; i < end - begin; ++i) best[i].face = -1;
-        FindClosest find = {bvh, mesh, rays, face_normals, best, cull, begin};
-        invalid[b] = walk_rays(bvh, rays, begin, end, find);
+        FindClosest find = {bvh, mesh, rays, *rays_of_block, face_normals, best, cull, begin};
+        invalid[b] = walk_rays(bvh, rays, begin, end, *rays_of_block, find);
         // Misses at once, hits LANES at a time.
         const int m = end - begin;
         real *t0 = t + begin, *barycentric0 = barycentric + 2 * (uint64)begin, *normal0 = normal + 3 * (uint64)begin;
         for (int i = 0; i < m; ++i) t0[i] = real(infinity());
         for (int i = 0; i < 2 * m; ++i) barycentric0[i] = 0;
         for (int i = 0; i < 3 * m; ++i) normal0[i] = 0;
-        GK_SCRATCH int scratch_hits[BATCH];
-        int *hits = located(scratch_hits), n_hits = 0;
+        int hits[RAYS + LANES], n_hits = 0;
         for (int i = 0; i < m; ++i) {
             face[begin + i] = best[i].face;
+            hits[n_hits] = begin + i;
             if (best[i].face < 0) continue;
-            hits[n_hits++] = i;
+            ++n_hits;
             for (int k = 0; k < 3; ++k) prefetch(mesh.vertices + 3 * (uint64)mesh.faces[3 * (uint64)best[i].face + k]);
         }
         for (int first = 0; first < n_hits; first += LANES) {
             const Seen* seen[LANES];
             int ray[LANES];
-            for (int lane = 0; lane < LANES; ++lane) {
-                int i = hits[min(first + lane, n_hits - 1)];
-                seen[lane] = best + i, ray[lane] = begin + i;
-            }
+            for (int lane = 0; lane < LANES; ++lane) ray[lane] = hits[min(first + lane, n_hits - 1)], seen[lane] = best + (ray[lane] - begin);
             Crossings at;
             cross_faces(bvh, mesh, rays, [&](int lane) { return ray[lane]; }, seen, at);
             for (int lane = 0; lane < min(LANES, n_hits - first); ++lane) {
                 int i = ray[lane];
                 t[i] = real(at.t[lane]);
                 barycentric[2 * (uint64)i] = real(at.u[lane]), barycentric[2 * (uint64)i + 1] = real(at.v[lane]);
-                set_row(normal, i, row(face_normals, seen[lane]->face));
+                set_row(normal, i, row(face_normals, face[i]));
             }
         }
     }
@@ -122,23 +122,26 @@ struct FindAny {
     const Bvh& bvh;
     const Mesh& mesh;
     const Rays& rays;
+    Block& block;
     int* found;
     int cull, begin;
 
-    GK_FN void operator()(Block& block, int i, const Seen& seen, real& last) const {
-        if (!found[begin + block.at[i]] && in_range(bvh, mesh, rays, begin + block.at[i], block.first(i), block.end(i), seen)) {
-            found[begin + block.at[i]] = 1;
+    GK_FN void operator()(int i, const Seen& seen, real& last) const {
+        if (!found[begin + i] && in_range(bvh, mesh, rays, begin + i, block.first(i), block.end(i), seen)) {
+            found[begin + i] = 1;
             last = NOWHERE;
         }
     }
 };
 
 GK_KERNEL occluded_fwd(int n, int block, int count, Bvh bvh, Mesh mesh, Rays rays, int cull, int* found, int* invalid) {
+    GK_SCRATCH Block scratch;
+    Block* rays_of_block = located(&scratch);
     GK_EACH(b, n) {
         int begin = b * block, end = min(begin + block, count);
         for (int i = begin; i < end; ++i) found[i] = 0;
-        FindAny find = {bvh, mesh, rays, found, cull, begin};
-        invalid[b] = walk_rays(bvh, rays, begin, end, find);
+        FindAny find = {bvh, mesh, rays, *rays_of_block, found, cull, begin};
+        invalid[b] = walk_rays(bvh, rays, begin, end, *rays_of_block, find);
     }
 }
 
@@ -148,40 +151,44 @@ struct CountHits {
     const Bvh& bvh;
     const Mesh& mesh;
     const Rays& rays;
+    Block& block;
     int* hits;
     int cull, begin;
 
-    GK_FN void operator()(Block& block, int i, const Seen& seen, real&) const {
-        hits[begin + block.at[i]] += in_range(bvh, mesh, rays, begin + block.at[i], block.first(i), block.end(i), seen);
+    GK_FN void operator()(int i, const Seen& seen, real&) const {
+        hits[begin + i] += in_range(bvh, mesh, rays, begin + i, block.first(i), block.end(i), seen);
     }
 };
 
 GK_KERNEL count_hits_fwd(int n, int block, int count, Bvh bvh, Mesh mesh, Rays rays, int cull, int* hits, int* invalid) {
+    GK_SCRATCH Block scratch;
+    Block* rays_of_block = located(&scratch);
     GK_EACH(b, n) {
         int begin = b * block, end = min(begin + block, count);
         for (int i = begin; i < end; ++i) hits[i] = 0;
-        CountHits find = {bvh, mesh, rays, hits, cull, begin};
-        invalid[b] = walk_rays(bvh, rays, begin, end, find);
+        CountHits find = {bvh, mesh, rays, *rays_of_block, hits, cull, begin};
+        invalid[b] = walk_rays(bvh, rays, begin, end, *rays_of_block, find);
     }
 }
 
-// Writes the hits of each ray of a batch from offset[i] on, LANES at a time, in the order in which they are found.
+// Writes the hits of each ray of a block from offset[i] on, LANES at a time, in the order in which they are found.
 struct ListHits {
     static constexpr bool ONCE = true;
     const Bvh& bvh;
     const Mesh& mesh;
     const Rays& rays;
+    Block& block;
     const uint64* offset;
     real* t;
     int* face;
-    int* written;  // by ray of the batch
+    int* written;  // by ray of the block
     int cull, begin;
     Seen seen[LANES];
     int ray[LANES], waiting;
 
-    GK_FN void operator()(Block& block, int i, const Seen& triangle, real&) {
-        if (!in_range(bvh, mesh, rays, begin + block.at[i], block.first(i), block.end(i), triangle)) return;
-        seen[waiting] = triangle, ray[waiting] = begin + block.at[i];
+    GK_FN void operator()(int i, const Seen& triangle, real&) {
+        if (!in_range(bvh, mesh, rays, begin + i, block.first(i), block.end(i), triangle)) return;
+        seen[waiting] = triangle, ray[waiting] = begin + i;
         if (++waiting == LANES) write();
     }
 
@@ -221,18 +228,17 @@ GK_FN void sort_hits(real* t, int* face, int n) {
 
 GK_KERNEL all_hits_fwd(int n, int block, int count, Bvh bvh, Mesh mesh, Rays rays, int cull, const uint64* offset, real* t, int* face,
                        int* invalid) {
-    GK_SCRATCH int scratch_written[BATCH];
+    GK_SCRATCH Block scratch;
+    GK_SCRATCH int scratch_written[RAYS];
+    Block* rays_of_block = located(&scratch);
     int* written = located(scratch_written);
     GK_EACH(b, n) {
         int begin = b * block, end = min(begin + block, count);
         for (int i = 0; i < end - begin; ++i) written[i] = 0;
-        ListHits list = {bvh, mesh, rays, offset, t, face, written, cull, begin, {}, {}, 0};
-        invalid[b] = walk_rays(bvh, rays, begin, end, list);
+        ListHits list = {bvh, mesh, rays, *rays_of_block, offset, t, face, written, cull, begin, {}, {}, 0};
+        invalid[b] = walk_rays(bvh, rays, begin, end, *rays_of_block, list);
         list.write();
-        for (int i = 0; i < end - begin; ++i) {
-            uint64 first = offset[begin + i];
-            sort_hits(t + first, face + first, written[i]);
-        }
+        for (int i = begin; i < end; ++i) sort_hits(t + offset[i], face + offset[i], written[i - begin]);
     }
 }
 
