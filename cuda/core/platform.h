@@ -12,6 +12,8 @@
 #define GK_KERNEL extern "C" __global__ void
 #define GK_UNROLL _Pragma("unroll")
 #define GK_SCRATCH
+// A table that the compiler computes.
+#define GK_TABLE __device__ constexpr
 // A grid-stride loop.
 #define GK_EACH(i, n) for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < (n); i += gridDim.x * blockDim.x)
 
@@ -23,6 +25,7 @@
 #define GK_UNROLL
 // Large scratch of one thread: not on its stack, which may be small.
 #define GK_SCRATCH static thread_local
+#define GK_TABLE constexpr
 // The chunk that the thread pool gave to this thread; n only serves the GPU.
 #define GK_EACH(i, n) for (int i = gk::chunk.begin, gk_end = ((void)(n), gk::chunk.end); i < gk_end; ++i)
 
