@@ -103,7 +103,7 @@ def _warp(field: np.ndarray) -> tuple[Callable[[], Any], Callable[[Any], tuple]]
 
     warp.config.log_level = warp.LOG_WARNING
     warp.init()
-    given = warp.array(field, dtype=float, device="cpu")
+    given: Any = warp.array(field, dtype=float, device="cpu")
     with warp.ScopedDevice("cpu"):
         extract = warp.geometry.IsoSurfaceMarchingCubes(*field.shape)
 

@@ -266,6 +266,9 @@ def work_on_the_cpu():
         surface = gk.marching_cubes(field, boundary=boundary, topology=topology)
         gk.marching_cubes.adjoint(field, boundary=boundary, gradient=gradient, adj_vertices=surface.vertices)
         field[3, 3, 3] = np.nan
+    for method in ("linear", "cubic"):
+        gk.interpolate_grid(field, 3 + points, method=method)
+        gk.interpolate_grid.adjoint(field, 3 + points, method=method, adj_value=points[:, 0], adj_gradient=points)
 
 
 def assert_alike(found, expected):
