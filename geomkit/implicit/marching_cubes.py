@@ -13,7 +13,7 @@ from geomkit.mesh.mesh import Mesh
 from geomkit.runtime.device import empty, namespace, zeros
 from geomkit.runtime.kernel import Kernel
 
-__all__ = ["FieldGradients", "marching_cubes"]
+__all__ = ["FieldGradients", "adj_edges", "as_gradients", "marching_cubes", "number_edges", "room", "running"]
 
 count_rows = Kernel(
     "implicit/marching_cubes.cu",
@@ -24,7 +24,7 @@ count_rows = Kernel(
 marching_cubes_fwd = Kernel(
     "implicit/marching_cubes.cu",
     "marching_cubes_fwd",
-    f"{GRID}, int trilinear, double sx, double sy, double sz, double ox, double oy, double oz, {SIGNS}, "
+    f"{GRID}, int topology, double sx, double sy, double sz, double ox, double oy, double oz, {SIGNS}, "
     "const int* first_vertex, const uint64* first_triangle, real* vertices, int* faces",
     grain=64,
 )
@@ -122,17 +122,12 @@ def marching_cubes(
     one_of("marching_cubes", "gradient", gradient, GRADIENTS)
     one_of("marching_cubes", "topology", topology, TOPOLOGIES)
     if f.rows == 0:
-        return Mesh.adopt(empty(f.device, (0, 3), f.dtype), empty(f.device, (0, 3), np.int32), f.library)
+        return Mesh.adopt(*room(f, 0, 0), f.library)
     trilinear = TOPOLOGIES.index(topology)
     signs = f.signs()
-    first_vertex, first_triangle = _number(f, signs, trilinear)
+    first_vertex, first_triangle = number_edges(f, signs, trilinear)
     n_vertices, n_faces = int(first_vertex[-1]), int(first_triangle[-1])
-    try:
-        vertices = empty(f.device, (n_vertices, 3), f.dtype)
-        faces = empty(f.device, (n_faces, 3), np.int32)
-    except MemoryError as error:
-        got = f"one of {n_vertices:,} vertices and {n_faces:,} faces"
-        raise MemoryError(message("marching_cubes", "field", "a surface that fits in memory", got)) from error
+    vertices, faces = room(f, n_vertices, n_faces)
     marching_cubes_fwd(f.rows, *f.grid, trilinear, *f.frame, *signs, first_vertex, first_triangle, vertices, faces)
     mesh = Mesh.adopt(vertices, faces, f.library)
     mesh.derived(KEPT, lambda _: (f.key, signs, first_vertex))
@@ -180,21 +175,29 @@ def marching_cubes_adjoint(
     f = Field("marching_cubes", field, level, spacing, origin, boundary)
     one_of("marching_cubes", "gradient", gradient, GRADIENTS)
     one_of("marching_cubes", "topology", topology, TOPOLOGIES)
-    adj_samples = zeros(f.device, f.array.shape, f.dtype)
-    total = np.zeros(7)
     if f.rows == 0:
         f.cotangent("adj_vertices", adj_vertices, (0, 3))
-    else:
-        signs, first_vertex = _known(f, result) if result is not None else _edges(f)
-        adj = f.cotangent("adj_vertices", adj_vertices, (int(first_vertex[-1]), 3))
-        each = 1 if f.device == "cuda" else -(-f.rows // BLOCKS)
-        n = -(-f.rows // each)
-        sums = empty(f.device, (n, 7), np.float64)
-        marching_cubes_adj(
-            n, each, f.rows, *f.grid, *f.spacing, *signs, first_vertex, GRADIENTS.index(gradient), adj, adj_samples,
-            sums,
-        )  # fmt: skip
-        total = sums.sum(axis=0)
+        return as_gradients(f, zeros(f.device, f.array.shape, f.dtype), np.zeros(7), spacing, origin)
+    signs, first_vertex = _known(f, result) if result is not None else _edges(f)
+    adj = f.cotangent("adj_vertices", adj_vertices, (int(first_vertex[-1]), 3))
+    return as_gradients(f, *adj_edges(f, signs, first_vertex, gradient, adj), spacing, origin)
+
+
+def adj_edges(f: Field, signs: tuple, first_vertex: Any, gradient: str, adj_vertices: Any) -> tuple[Any, Any]:
+    """Cotangents of the samples, and of level, spacing (3) and origin (3), for those of the vertices on edges."""
+    adj_samples = zeros(f.device, f.array.shape, f.dtype)
+    each = 1 if f.device == "cuda" else -(-f.rows // BLOCKS)
+    n = -(-f.rows // each)
+    sums = empty(f.device, (n, 7), np.float64)
+    marching_cubes_adj(
+        n, each, f.rows, *f.grid, *f.spacing, *signs, first_vertex, GRADIENTS.index(gradient), adj_vertices,
+        adj_samples, sums,
+    )  # fmt: skip
+    return adj_samples, sums.sum(axis=0)
+
+
+def as_gradients(f: Field, adj_samples: Any, total: Any, spacing: Any, origin: Any) -> FieldGradients:
+    """The record, in the library of the field; spacing and origin of the shapes given."""
     adj_spacing, adj_origin = total[1:4], total[4:7]
     return FieldGradients(
         f.library.wrap(adj_samples),
@@ -204,9 +207,22 @@ def marching_cubes_adjoint(
     )
 
 
+def room(f: Field, n_vertices: int, n_faces: int) -> tuple[Any, Any]:
+    """Arrays for a surface.
+
+    Raises:
+        MemoryError: there is no room for them.
+    """
+    try:
+        return empty(f.device, (n_vertices, 3), f.dtype), empty(f.device, (n_faces, 3), np.int32)
+    except MemoryError as error:
+        got = f"one of {n_vertices:,} vertices and {n_faces:,} faces"
+        raise MemoryError(message(f.op, "field", "a surface that fits in memory", got)) from error
+
+
 def _edges(f: Field) -> tuple[tuple, Any]:
     signs = f.signs()
-    return signs, _number(f, signs, -1)[0]
+    return signs, number_edges(f, signs, -1)[0]
 
 
 def _known(f: Field, result: Mesh) -> tuple[tuple, Any]:
@@ -218,14 +234,22 @@ def _known(f: Field, result: Mesh) -> tuple[tuple, Any]:
     return kept[1], kept[2]
 
 
-def _number(f: Field, signs: tuple, topology: int) -> tuple[Any, Any]:
+def number_edges(f: Field, signs: tuple, topology: int) -> tuple[Any, Any]:
     """The numbers of the first vertices along z, y and x of each row, and of its first triangle; then the totals."""
     xp = namespace(f.device)
     counts, triangles = empty(f.device, 3 * f.rows + 1, np.int32), empty(f.device, f.rows + 1, np.uint64)
     counts[0], triangles[0] = 0, 0
     count_rows(f.rows, *f.grid, topology, *signs, counts, triangles)
+    return running(f, counts), xp.cumsum(triangles, dtype=np.uint64)
+
+
+def running(f: Field, counts: Any) -> Any:
+    """The running sum of numbers of vertices.
+
+    Raises:
+        ValueError: an int32 does not hold it.
+    """
     total = int(counts.sum(dtype=np.int64))
     if total >= LIMIT:
-        got = f"one of {total:,}"
-        raise ValueError(message(f.op, "field", f"a surface of fewer than {LIMIT:,} vertices", got))
-    return xp.cumsum(counts, dtype=np.int32), xp.cumsum(triangles, dtype=np.uint64)
+        raise ValueError(message(f.op, "field", f"a surface of fewer than {LIMIT:,} vertices", f"one of {total:,}"))
+    return namespace(f.device).cumsum(counts, dtype=np.int32)

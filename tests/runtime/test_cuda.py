@@ -266,6 +266,8 @@ def work_on_the_cpu():
         surface = gk.marching_cubes(field, boundary=boundary, topology=topology)
         gk.marching_cubes.adjoint(field, boundary=boundary, gradient=gradient, adj_vertices=surface.vertices)
         field[3, 3, 3] = np.nan
+    normals = np.random.default_rng(1).normal(size=(*field.shape, 3)).astype(np.float32)
+    gk.dual_contouring.adjoint(field, normals, adj_vertices=gk.dual_contouring(field, normals).vertices)
     for method in ("linear", "cubic"):
         gk.interpolate_grid(field, 3 + points, method=method)
         gk.interpolate_grid.adjoint(field, 3 + points, method=method, adj_value=points[:, 0], adj_gradient=points)

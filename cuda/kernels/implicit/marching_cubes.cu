@@ -42,8 +42,8 @@ GK_KERNEL count_rows(int n, const real* samples, int nx, int ny, int nz, int pad
 }
 
 // Each item is a row: its vertices, and the triangles of the cells between it and the next. first_vertex[3 row ...] are the
-// numbers of its first vertices along z, y and x, first_triangle[row] that of its first triangle.
-GK_KERNEL marching_cubes_fwd(int n, const real* samples, int nx, int ny, int nz, int pad, real level, int trilinear,
+// numbers of its first vertices along z, y and x, first_triangle[row] that of its first triangle. topology as above.
+GK_KERNEL marching_cubes_fwd(int n, const real* samples, int nx, int ny, int nz, int pad, real level, int topology,
                              double sx, double sy, double sz, double ox, double oy, double oz, const uint* words,
                              const uint* live, int use_live, const int* first_vertex, const uint64* first_triangle,
                              real* vertices, int* faces) {
@@ -54,7 +54,7 @@ GK_KERNEL marching_cubes_fwd(int n, const real* samples, int nx, int ny, int nz,
         int i = row / signs.ny, j = row - i * signs.ny;
         const int* own = first_vertex + 3 * (uint64)row;
         if (own[3] == own[0] && first_triangle[row + 1] == first_triangle[row]) continue;
-        bool last_y = j + 1 == signs.ny, last_x = i + 1 == signs.nx, cells = !last_x && !last_y;
+        bool last_y = j + 1 == signs.ny, last_x = i + 1 == signs.nx, cells = topology >= 0 && !last_x && !last_y;
         const int* above = cells ? own + 3 : own;
         const int* beyond = cells ? own + 3 * (uint64)signs.ny : own;
         const int* across = cells ? beyond + 3 : own;
@@ -100,7 +100,7 @@ GK_KERNEL marching_cubes_fwd(int n, const real* samples, int nx, int ny, int nz,
                         id[9 + 2 * e] = id[8 + 2 * e] + int(s.x[e] >> k & 1);
                     }
                     uint64 entry = CELLS.triangles[code];
-                    if (trilinear && entry >> 63) {
+                    if (topology > 0 && entry >> 63) {
                         real f[8];
                         int edges[36];
                         load_cell(grid, i, j, begin + k, f);
