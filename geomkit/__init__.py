@@ -20,6 +20,8 @@ from geomkit.mesh.mesh import Mesh as Mesh
 from geomkit.runtime.host import num_threads as num_threads, set_num_threads as set_num_threads
 from geomkit.spatial.bounds import bounds as bounds
 from geomkit.spatial.closest_point import closest_point as closest_point
+from geomkit.spatial.compare import chamfer_distance as chamfer_distance, hausdorff_distance as hausdorff_distance
+from geomkit.spatial.sample_surface import sample_surface as sample_surface
 from geomkit.spatial.winding_number import winding_number as winding_number
 
 __version__ = "0.1.0"
