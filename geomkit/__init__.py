@@ -6,6 +6,7 @@ from geomkit.implicit.dual import dual_contouring as dual_contouring, surface_ne
 from geomkit.implicit.grid import SdfGrid as SdfGrid, sdf_grid as sdf_grid
 from geomkit.implicit.interpolate_grid import interpolate_grid as interpolate_grid
 from geomkit.implicit.marching_cubes import marching_cubes as marching_cubes
+from geomkit.implicit.remesh import offset as offset, remesh as remesh, voxelize as voxelize
 from geomkit.implicit.signed_distance import contains as contains, signed_distance as signed_distance
 from geomkit.mesh import shapes as shapes
 from geomkit.mesh.io import load_mesh as load_mesh

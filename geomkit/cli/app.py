@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 import geomkit
+from geomkit.cli import volumes
 from geomkit.files import destination
 
 app = typer.Typer(
@@ -115,6 +116,10 @@ def query(
     columns = query.answer(geomkit.load_mesh(mesh, dtype=dtype), at, asked, sign)
     query.write_table(output, columns)
     print(f"{output}: {len(at)} points, {', '.join(columns)}")
+
+
+for volume in (volumes.remesh, volumes.offset, volumes.voxelize):
+    app.command()(volume)
 
 
 @app.command()
