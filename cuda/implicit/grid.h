@@ -22,10 +22,16 @@ struct Grid {
         return i < 0 || j < 0 || i >= nx || j >= ny ? nullptr : samples + ((uint64)i * ny + j) * nz;
     }
     GK_FN real at(const real* row, int k) const {
+        if (!pad) return row[k];
         k -= pad;
         return row && k >= 0 && k < nz ? row[k] : INFINITE;
     }
-    GK_FN real at(int i, int j, int k) const { return at(row(i, j), k); }
+    // The same at any place.
+    GK_FN real at(int i, int j, int k) const {
+        const real* there = row(i, j);
+        k -= pad;
+        return there && k >= 0 && k < nz ? there[k] : INFINITE;
+    }
 };
 
 constexpr int AHEAD = 1024;  // samples by which reading them all runs ahead of itself

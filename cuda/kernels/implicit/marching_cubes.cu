@@ -130,6 +130,13 @@ struct EdgeGradient {
 
 // The slope of the samples along an axis, of central differences where both neighbours are numbers.
 GK_FN real slope(const Grid& grid, int i, int j, int k, int axis, real h) {
+    int at = axis == 0 ? i : axis == 1 ? j : k, last = (axis == 0 ? grid.nx : axis == 1 ? grid.ny : grid.nz) - 1;
+    if (!grid.pad && at > 0 && at < last) {
+        const real* p = grid.samples + ((uint64)i * grid.ny + j) * grid.nz + k;
+        uint64 stride = axis == 0 ? (uint64)grid.ny * grid.nz : axis == 1 ? grid.nz : 1;
+        real d = p[stride] - *(p - stride);
+        if (abs(d) < INFINITE) return real(0.5) * d / h;
+    }
     int di = axis == 0, dj = axis == 1, dk = axis == 2;
     real here = grid.at(i, j, k), before = grid.at(i - di, j - dj, k - dk), after = grid.at(i + di, j + dj, k + dk);
     bool low = abs(before) < INFINITE, high = abs(after) < INFINITE;
