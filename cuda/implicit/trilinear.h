@@ -82,10 +82,11 @@ GK_FN Labels label_corners(int code, uint joined) {
 // The two loops that bound a tube, {-1, -1} where there is none. In a slice of the cell at height t the interpolant is
 // bilinear, so all of a slice's inside is joined to its corners, as is its outside; two opposite corners p and q are joined
 // within the slice where p q - r s > 0. That is quadratic in t: an inner maximum above 0 joins what the faces leave apart.
+// The pass that counts triangles and the one that writes them must agree to the bit, so there is one copy of this.
 struct Tube {
     int a, b;
 };
-GK_FN Tube find_tube(int code, uint joined, const real* f, const Loops& loops) {
+GK_ONCE Tube find_tube(int code, uint joined, const real* f, const Loops& loops) {
     Labels labels = label_corners(code, joined);
     for (int slice = 0; slice < 2; ++slice) {
         int p = slice ? 2 : 0, q = slice ? 4 : 6, r = slice ? 0 : 2, s = slice ? 6 : 4;
