@@ -38,8 +38,8 @@ def remesh(
 
 def offset(
     mesh: MeshFile,
-    distance: Annotated[float, typer.Argument(help="In the mesh's length unit; negative goes inside (after --).")],
     output: Output,
+    distance: Annotated[float, typer.Option(help="In the mesh's length unit; negative goes inside.")],
     resolution: Resolution = 128,
     sign: Sign = "auto",
 ) -> None:
