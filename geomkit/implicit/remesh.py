@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from geomkit.arrays import NUMPY, Library, as_array
+from geomkit.arrays import Library, as_array
 from geomkit.errors import MeshError, message
 from geomkit.implicit.field import one_of
 from geomkit.implicit.grid import SdfGrid, sdf_grid
@@ -282,7 +282,7 @@ def _projected(surface: Mesh, solid: Mesh, spacing: float) -> Mesh:
     xp = namespace(solid.device)
     hit = closest_point(solid, _as(surface.vertices_array, solid))
     near = (hit.distance < spacing)[:, None]
-    return Mesh.adopt(xp.where(near, hit.point, _as(surface.vertices_array, solid)), surface.faces_array, NUMPY)
+    return Mesh.adopt(xp.where(near, hit.point, _as(surface.vertices_array, solid)), surface.faces_array, solid.library)
 
 
 def _as(vertices: Any, solid: Mesh) -> Any:
