@@ -20,6 +20,7 @@ from geomkit.implicit.marching_cubes import (
     number_edges,
     room,
     running,
+    running_sum,
 )
 from geomkit.mesh.mesh import Mesh
 from geomkit.runtime.device import empty, namespace, zeros
@@ -86,7 +87,7 @@ class _Net:
         counts[0], triangles[0] = 0, 0
         self.cells = empty(f.device, len(self.signs[0]), np.uint32)
         count_dual(f.rows, *f.grid, *self.signs, self.cells, counts, triangles)
-        self.first_cell, self.first_triangle = running(f, counts), xp.cumsum(triangles, dtype=np.uint64)
+        self.first_cell, self.first_triangle = running(f, counts), running_sum(triangles)
 
     @property
     def arguments(self) -> tuple:
