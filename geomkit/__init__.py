@@ -1,5 +1,6 @@
-"""geomkit: signed distance, closest points and winding numbers of triangle meshes, with gradients, on CPU and CUDA."""
+"""geomkit: rays, signed distances, closest points and isosurfaces of triangle meshes, with gradients, CPU and CUDA."""
 
+from geomkit import compat as compat
 from geomkit.autodiff.gradcheck import gradcheck as gradcheck
 from geomkit.errors import DeviceError as DeviceError, MeshError as MeshError, SignWarning as SignWarning
 from geomkit.implicit.dual import dual_contouring as dual_contouring, surface_nets as surface_nets
@@ -18,10 +19,13 @@ from geomkit.mesh.measure import (
     volume as volume,
 )
 from geomkit.mesh.mesh import Mesh as Mesh
+from geomkit.render.camera import Camera as Camera
 from geomkit.runtime.host import num_threads as num_threads, set_num_threads as set_num_threads
 from geomkit.spatial.bounds import bounds as bounds
+from geomkit.spatial.cast_rays import cast_rays as cast_rays
 from geomkit.spatial.closest_point import closest_point as closest_point
 from geomkit.spatial.compare import chamfer_distance as chamfer_distance, hausdorff_distance as hausdorff_distance
+from geomkit.spatial.hits import all_hits as all_hits, count_hits as count_hits, occluded as occluded
 from geomkit.spatial.sample_surface import sample_surface as sample_surface
 from geomkit.spatial.winding_number import winding_number as winding_number
 

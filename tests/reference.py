@@ -53,6 +53,61 @@ def winding_numbers(vertices: np.ndarray, faces: np.ndarray, points: np.ndarray)
     return result
 
 
+def ray_triangles(
+    vertices: np.ndarray, faces: np.ndarray, origins: np.ndarray, directions: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """t, u and v (N, F) of every line with the plane of every triangle; not finite where the line is parallel to it."""
+    corners = np.asarray(vertices, np.float64)[faces]
+    middle = corners.reshape(-1, 3).mean(axis=0)
+    a, e1, e2 = corners[:, 0] - middle, corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]
+    o, d = np.asarray(origins, np.float64) - middle, np.asarray(directions, np.float64)
+    normal = np.cross(e1, e2)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = ((a * normal).sum(1) - o @ normal.T) / (d @ normal.T)
+
+        # u and v are linear in the point o + t d.
+        def weight(across: np.ndarray) -> np.ndarray:
+            slope = across / (normal * normal).sum(1)[:, None]
+            return o @ slope.T + t * (d @ slope.T) - (a * slope).sum(1)
+
+        return t, weight(np.cross(e2, normal)), weight(np.cross(normal, e1))
+
+
+def ray_crossings(
+    mesh,
+    origins: np.ndarray,
+    directions: np.ndarray,
+    *,
+    t_min: float | np.ndarray = 0.0,
+    t_max: float | np.ndarray = np.inf,
+    cull: str = "none",
+    doubt: float = 1e-5,
+) -> tuple[np.ndarray, np.ndarray]:
+    """(N, F) t of every hit, inf for a miss; and (N,) whether rounding may decide what the ray hits.
+
+    It may where a weight of a triangle is within `doubt` of zero, or t within `doubt` of its bounds.
+    """
+    n, block = len(origins), max(1, (1 << 19) // max(1, mesh.n_faces))
+    lowest, highest = (np.broadcast_to(np.asarray(x, np.float64), n) for x in (t_min, t_max))
+    crossings, doubtful = np.empty((n, mesh.n_faces)), np.empty(n, bool)
+    corners = np.asarray(mesh.vertices_array, np.float64)[mesh.faces_array]
+    normal = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    for start in range(0, n, block):
+        part = slice(start, start + block)
+        t, u, v = ray_triangles(mesh.vertices_array, mesh.faces_array, origins[part], directions[part])
+        with np.errstate(invalid="ignore"):
+            weight = np.minimum(np.minimum(u, v), 1 - u - v)
+        low, high = lowest[part, None], highest[part, None]
+        within = (weight >= 0) & (t >= low) & (t <= high)
+        if cull != "none":
+            front = np.asarray(directions[part], np.float64) @ normal.T < 0
+            within &= front if cull == "back" else ~front
+        crossings[part] = np.where(within, t, np.inf)
+        near = (np.abs(weight) < doubt) | ((weight >= 0) & ((np.abs(t - low) < doubt) | (np.abs(t - high) < doubt)))
+        doubtful[part] = near.any(axis=1)
+    return crossings, doubtful
+
+
 def surface_points(mesh, n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """n float64 points on faces drawn at random, and the faces."""
     rng = np.random.default_rng(seed)
@@ -68,3 +123,25 @@ def around(mesh, n: int, seed: int = 0) -> np.ndarray:
     box = mesh.center + (rng.random((n, 3)) - 0.5) * 1.2 * (mesh.bounds[1] - mesh.bounds[0])
     close = surface_points(mesh, n, seed)[0] + rng.uniform(-0.011, 0.011, (n, 3)) * mesh.diagonal
     return np.concatenate([box, close])
+
+
+def rays_around(mesh, n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """n rays of the mesh's precision and of all lengths, from in and around its box: half aim at the surface."""
+    rng = np.random.default_rng(seed)
+    origins = mesh.center + (rng.random((n, 3)) - 0.5) * 1.6 * (mesh.bounds[1] - mesh.bounds[0])
+    aims = np.concatenate([surface_points(mesh, n // 2, seed)[0] - origins[: n // 2], rng.normal(size=(n - n // 2, 3))])
+    directions = 10 ** rng.uniform(-2, 2, (n, 1)) * aims
+    return origins.astype(mesh.dtype), directions.astype(mesh.dtype)
+
+
+def rays_to_edges(mesh, origins: np.ndarray, n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """n rays of the mesh's precision from origins drawn at random: half to points of edges, half to vertices."""
+    rng = np.random.default_rng(seed)
+    vertices, faces = np.asarray(mesh.vertices_array, np.float64), mesh.faces_array
+    face, corner = rng.integers(0, len(faces), n), rng.integers(0, 3, n)
+    start, end = vertices[faces[face, corner]], vertices[faces[face, (corner + 1) % 3]]
+    target = start + np.where(np.arange(n) < n // 2, rng.random(n), 0)[:, None] * (end - start)
+    origins = np.asarray(origins, mesh.dtype)[rng.integers(0, len(origins), n)]
+    directions = (target - origins).astype(mesh.dtype)
+    ray = directions.any(axis=1)
+    return origins[ray], directions[ray]

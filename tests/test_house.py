@@ -29,6 +29,7 @@ LAYERS = [
     ("implicit",),
     ("render",),
     ("inverse",),
+    ("compat",),
     ("cli", "bench"),
 ]
 RANK = {name: i for i, layer in enumerate(LAYERS) for name in layer}
@@ -39,8 +40,11 @@ RIGHTWARD = {("mesh/mesh.py", "spatial"): "Mesh.bvh makes the tree when first as
 
 # Forward kernels without an adjoint of their own name under them, and why.
 NO_ADJOINT = {
+    "all_hits_fwd": "cast_rays has the gradient of a hit",
     "contains_fwd": "the answer is discrete",
+    "count_hits_fwd": "the answer is discrete",
     "exact_winding_number_fwd": "both methods have the derivative of the exact value: winding_number_*_adj",
+    "occluded_fwd": "the answer is discrete",
 }
 
 HEAVY = ("cupy", "torch", "jax")

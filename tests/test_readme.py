@@ -1,8 +1,8 @@
 """Every Python block and every command of the README runs as it stands.
 
 Each block of Python runs in a process of its own. Commands run one after another in a folder that has the repository's
-`data` and a file `points.csv`. Left out are commands that install (`pip ...`) and the one that runs these tests
-(`pytest`).
+`data` and the files `points.csv` and `rays.csv`. Left out are commands that install (`pip ...`) and the one that runs
+these tests (`pytest`).
 """
 
 import os
@@ -29,6 +29,7 @@ def folder(tmp_path_factory):
     place = tmp_path_factory.mktemp("readme")
     (place / "data").symlink_to(ROOT / "data")
     (place / "points.csv").write_text("x,y,z\n1.0,0.0,0.0\n0.0,0.0,0.0\n")
+    (place / "rays.csv").write_text("ox,oy,oz,dx,dy,dz\n1.0,0.0,5.0,0.0,0.0,-1.0\n0.0,0.0,5.0,0.0,0.0,1.0\n")
     return place
 
 

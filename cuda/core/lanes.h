@@ -8,10 +8,14 @@ namespace gk {
 #if GK_GPU
 
 typedef real Lanes;
+typedef double DoubleLanes;
 typedef bool Mask;
 
 GK_FN Lanes splat(real a) { return a; }
 GK_FN Lanes load(const real* p) { return *p; }
+GK_FN DoubleLanes load_double(const real* p) { return *p; }
+GK_FN DoubleLanes splat_double(double a) { return a; }
+GK_FN void store_double(double* p, DoubleLanes a) { *p = a; }
 GK_FN void store(real* p, Lanes a) { *p = a; }
 GK_FN uint bits(Mask m) { return m; }
 GK_FN Lanes load_any(const real* p) { return *p; }
@@ -48,6 +52,7 @@ template <class T, int N> struct LanesOf<T, N, true> {
 
 typedef LanesOf<real, WIDTH>::type Lanes;
 typedef LanesOf<real, WIDTH>::mask Mask;
+typedef LanesOf<double, WIDTH>::type DoubleLanes;
 
 // A pair does to both halves what a register does.
 #define GK_PAIR(OP)                                                                                              \
@@ -126,6 +131,19 @@ GK_FN Lanes load_any(const real* p) {
     return r;
 }
 
+// The same numbers in double. What is computed with them has no scalars and no masks.
+GK_FN DoubleLanes load_double(const real* p) {
+    alignas(64) double wide[WIDTH];
+    for (int i = 0; i < WIDTH; ++i) wide[i] = p[i];
+    return *(const DoubleLanes*)wide;
+}
+GK_FN DoubleLanes splat_double(double a) {
+    alignas(64) double wide[WIDTH];
+    for (int i = 0; i < WIDTH; ++i) wide[i] = a;
+    return *(const DoubleLanes*)wide;
+}
+GK_FN void store_double(double* p, DoubleLanes a) { *(DoubleLanes*)__builtin_assume_aligned(p, WIDTH * sizeof(double)) = a; }
+
 // Fold the halves until a scalar is left: the same order of operations in every build.
 template <class H> GK_FN real least(Pair<H> a);
 template <class H> GK_FN real sum(Pair<H> a);
@@ -175,22 +193,33 @@ GK_FN double difference_of_products(double a, double b, double c, double d) {
     return __dadd_rn(__fma_rn(a, b, -w), __fma_rn(-c, d, w));
 }
 #else
+#if defined(__x86_64__) && !defined(GK_PORTABLE)
+template <class V> GK_FN void keep(V& a) { asm("" : "+x"(a)); }
+#else
 template <class V> GK_FN void keep(V& a) { asm("" : "+m"(a)); }
+#endif
 template <class H> GK_FN void keep(Pair<H>& a) { keep(a.lo); keep(a.hi); }
-template <class V> GK_FN V difference_of_products(V a, V b, V c, V d) {
-    V w = c * d;
-    keep(w);
 #if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
-    V c2 = c;
+template <class V> GK_FN V difference_of_products(V a, V b, V c, V d) {
+    V w = c * d, c2 = c;
+    keep(w);
     keep(c2);
     return (w - c2 * d) + (a * b - w);
-#else
-    // Without a fused product both are rounded alike, and the difference is antisymmetric by itself.
-    V v = a * b;
-    keep(v);
-    return v - w;
-#endif
 }
+#else
+// What the rounding of p = a b has lost (Dekker 1971).
+GK_FN float times_split(float a) { return a * 4097; }
+GK_FN double times_split(double a) { return a * 134217729; }
+template <class V> GK_FN V times_split(V a) { return a * real(IS_FLOAT ? 4097 : 134217729); }
+template <class V> GK_FN V lost(V a, V b, V p) {
+    V sa = times_split(a), sb = times_split(b), a1 = sa - (sa - a), b1 = sb - (sb - b), a2 = a - a1, b2 = b - b1;
+    return ((a1 * b1 - p) + a1 * b2 + a2 * b1) + a2 * b2;
+}
+template <class V> GK_FN V difference_of_products(V a, V b, V c, V d) {
+    V p = a * b, q = c * d;
+    return (p - q) + (lost(a, b, p) - lost(c, d, q));
+}
+#endif
 #endif
 
 }  // namespace gk

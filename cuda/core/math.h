@@ -27,6 +27,8 @@ GK_FN void prefetch(const void*) {}
 GK_FN int lowest_bit(uint a) { return __ffs((int)a) - 1; }
 GK_FN int count_bits(uint a) { return __popc(a); }
 GK_FN int leading_zeros(uint64 a) { return __clzll((long long)a); }
+GK_FN uint64 bits_of(double a) { return (uint64)__double_as_longlong(a); }
+GK_FN double double_of(uint64 a) { return __longlong_as_double((long long)a); }
 #else
 GK_FN float abs(float a) { return __builtin_fabsf(a); }
 GK_FN double abs(double a) { return __builtin_fabs(a); }
@@ -37,7 +39,20 @@ GK_FN void prefetch(const void* p) { __builtin_prefetch(p); }
 GK_FN int lowest_bit(uint a) { return __builtin_ctz(a); }
 GK_FN int count_bits(uint a) { return __builtin_popcount(a); }
 GK_FN int leading_zeros(uint64 a) { return a ? __builtin_clzll(a) : 64; }
+GK_FN uint64 bits_of(double a) {
+    uint64 b;
+    __builtin_memcpy(&b, &a, sizeof b);
+    return b;
+}
+GK_FN double double_of(uint64 a) {
+    double b;
+    __builtin_memcpy(&b, &a, sizeof b);
+    return b;
+}
 #endif
+GK_FN double infinity() { return double_of(0x7ffull << 52); }
+// The power of two below a > 0; the least normal number below that.
+GK_FN double power_of_two(double a) { return max(double_of(bits_of(a) & 0x7ffull << 52), 0x1p-1022); }
 
 // On lanes these choose and compare lane by lane (lanes.h); mathematics written with them serves both.
 GK_FN float select(bool m, float a, float b) { return m ? a : b; }

@@ -47,6 +47,16 @@ inline thread_local Chunk chunk;
 
 namespace gk {
 
+// The address of a thread's scratch, found once: the compiler would ask for it at every use.
+#if GK_GPU
+template <class T> GK_FN T* located(T* scratch) { return scratch; }
+#else
+template <class T> GK_FN T* located(T* scratch) {
+    asm("" : "+r"(scratch));
+    return scratch;
+}
+#endif
+
 typedef GK_REAL real;
 typedef unsigned int uint;
 typedef unsigned long long uint64;

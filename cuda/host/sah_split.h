@@ -60,7 +60,7 @@ struct Binning {
 
     Binning(const Box& centroids, int bins, bool all_axes) : lower(centroids.lower), bins(bins) {
         Real4 extent = centroids.upper - centroids.lower;
-        for (int k = 0; k < 4; ++k) scale[k] = k < 3 && extent[k] > 0 ? bins * real(0.99999) / extent[k] : 0;
+        for (int k = 0; k < 4; ++k) scale[k] = k < 3 && extent[k] > 0 ? min(bins * real(0.99999) / extent[k], INFINITE) : 0;
         first_axis = 0, last_axis = 3;
         if (!all_axes) {
             first_axis = extent[0] > extent[1] ? (extent[0] > extent[2] ? 0 : 2) : (extent[1] > extent[2] ? 1 : 2);

@@ -1,47 +1,41 @@
 // How often a ray crosses the mesh, for the parity sign.
 #pragma once
-#include "bvh.h"
+#include "rays.h"
 
 namespace gk {
 
-// Number of triangles that the ray from p along d crosses, d without a zero component and largest in z (Woop, Benthin and
-// Wald 2013: shear the ray to the z axis, then the signs of three edge functions). Edges belong to both triangles.
+// Number of triangles that the ray from p along d crosses, p in the box of the mesh, d without a zero component and largest
+// in z. Around an edge or a corner that the ray meets, each shell of the surface counts once.
 GK_FN int crossings(const Bvh& bvh, Vec3 p, Vec3 d) {
-    int stack[GK_STACK], size = 0, count = 0;
-    const real sx = d.x / d.z, sy = d.y / d.z;
+    RayGroup g;
+    const real at[3] = {p.x, p.y, p.z}, to[3] = {d.x, d.y, d.z};
+    for (int k = 0; k < 3; ++k) {
+        real inverse = 1 / to[k], offset = -at[k] * inverse, slack = SLACK * abs(inverse);
+        g.inverse[k][0] = inverse, g.near[k][0] = offset - slack, g.far[k][0] = offset + slack, g.origin[k][0] = at[k];
+    }
+    g.first[0] = 0, g.last[0] = 4, g.shear_x[0] = d.x / d.z, g.shear_y[0] = d.y / d.z;
+    g.axes[0] = 0 | 1 << 2 | 2 << 4 | (d.z < 0) << 6;
+    const RayOf ray = {g, 0};
+    const int negative = (d.x < 0) | (d.y < 0) << 1 | (d.z < 0) << 2;
     const Lanes zero = splat(real(0));
+    int stack[GK_STACK], size = 0, count = 0;
     for (int current = 0;;) {
         if (current < 0) {
-            const Packet& t = bvh.packets[~current];
+            GK_UNROLL
             for (int lane = 0; lane < WIDTH; lane += LANES) {
-                Lanes x[3], y[3], z[3];
-                GK_UNROLL
-                for (int k = 0; k < 3; ++k) {
-                    z[k] = load(t.corner[k][2] + lane) - p.z;
-                    x[k] = load(t.corner[k][0] + lane) - p.x - sx * z[k];
-                    y[k] = load(t.corner[k][1] + lane) - p.y - sy * z[k];
-                }
-                Lanes u = difference_of_products(x[2], y[1], y[2], x[1]);
-                Lanes v = difference_of_products(x[0], y[2], y[0], x[2]);
-                Lanes w = difference_of_products(x[1], y[0], y[1], x[0]);
-                Lanes det = u + v + w, height = (u * z[0] + v * z[1] + w * z[2]) * det;
+                Sheared t = shear_triangles(bvh.packets[~current], lane, ray);
+                Lanes sum = t.side[0] + t.side[1] + t.side[2];
+                Lanes height = (t.side[0] * t.z[0] + t.side[1] * t.z[1] + t.side[2] * t.z[2]) * sum;
                 if (d.z < 0) height = -height;
-                Mask one_side = (min(min(u, v), w) >= zero) | (max(max(u, v), w) <= zero);
-                count += count_bits(bits(one_side & (det != zero) & (height > zero)));
+                count += count_bits(once(t, inside(t)) & bits(height > zero));
             }
         } else {
             const Node& node = bvh.nodes[current];
-            const Vec3 inverse = {1 / d.x, 1 / d.y, 1 / d.z};
-            const int nx = d.x < 0, ny = d.y < 0, nz = d.z < 0;
-            for (int lane = 0; lane < WIDTH; lane += LANES) {
-                Lanes near = max(max((load(node.bounds[0][nx] + lane) - p.x) * inverse.x, (load(node.bounds[1][ny] + lane) - p.y) * inverse.y),
-                                 max((load(node.bounds[2][nz] + lane) - p.z) * inverse.z, zero));
-                Lanes far = min(min((load(node.bounds[0][!nx] + lane) - p.x) * inverse.x, (load(node.bounds[1][!ny] + lane) - p.y) * inverse.y),
-                                (load(node.bounds[2][!nz] + lane) - p.z) * inverse.z);
-                // Ize (2013): three roundings each way.
-                for (uint hits = bits(near <= far * (1 + 6 * EPSILON)); hits; hits &= hits - 1)
+            alignas(64) real near[WIDTH];
+            GK_UNROLL
+            for (int lane = 0; lane < WIDTH; lane += LANES)
+                for (uint hits = entered(planes_at(node, negative, lane), ray, near + lane); hits; hits &= hits - 1)
                     stack[size++] = node.child[lane + lowest_bit(hits)];
-            }
         }
         if (!size) return count;
         current = stack[--size];
@@ -50,6 +44,7 @@ GK_FN int crossings(const Bvh& bvh, Vec3 p, Vec3 d) {
 
 // Whether p is inside by the majority of three rays that no modelling program would align a mesh with.
 GK_FN bool odd_crossings(const Bvh& bvh, Vec3 p) {
+    if (outside_box(bvh, p)) return false;
     const Vec3 directions[3] = {{real(0.2735), real(0.3819), real(0.8828)},
                                 {real(-0.4127), real(0.1931), real(-0.8902)},
                                 {real(0.1673), real(-0.5171), real(0.8394)}};

@@ -4,54 +4,85 @@
 
 namespace gk {
 
-// A child and how near it is. Distances are not negative, so their bits order like the numbers, and on float the pair is
-// one 64-bit integer.
-struct Entry {
-    real near;
-    int child;
+// A child and how near it is.
+template <class T> struct EntryOf {
+    T distance;
+    int index;
+
+    GK_FN static EntryOf of(const T* near, const int* child, int lane) { return {near[lane], child[lane]}; }
+    GK_FN T near() const { return distance; }
+    GK_FN int child() const { return index; }
+    GK_FN bool operator<(const EntryOf& b) const { return distance < b.distance; }
 };
+#if !GK_GPU
+// On float the two are one integer, the distance above: comparing and moving it needs no branch. (Negative distances, which only
+// rays have, order backwards; that costs time, not hits.)
+template <> struct EntryOf<float> {
+    long long key;
+
+    GK_FN static EntryOf of(const float* near, const int* child, int lane) {
+        int distance;
+        __builtin_memcpy(&distance, near + lane, sizeof distance);
+        return {(long long)((uint64)(uint)distance << 32 | (uint)child[lane])};
+    }
+    GK_FN float near() const {
+        int distance = int(key >> 32);
+        float near;
+        __builtin_memcpy(&near, &distance, sizeof near);
+        return near;
+    }
+    GK_FN int child() const { return int(key); }
+    GK_FN bool operator<(const EntryOf& b) const { return key < b.key; }
+};
+#endif
+typedef EntryOf<real> Entry;
+
+GK_FN void sort(Entry& a, Entry& b) {
+    bool keep = a < b;
+    Entry first = keep ? a : b, second = keep ? b : a;
+    a = first, b = second;
+}
 
 struct Stack {
     Entry entry[GK_STACK];  // seven a level of the tree are enough, see MAX_DEPTH
     int size;
 
     // Pushes the children in `hits`, whose distances are near[lane], farthest first; the nearest is returned instead.
-    // Node order breaks ties. hits is not 0.
+    // hits is not 0.
     GK_FN int push(const int* child, const real* near, uint hits) {
-        int lane = lowest_bit(hits);
-        hits &= hits - 1;
-        Entry best = {near[lane], child[lane]};
-        if (!hits) return best.child;
-
-        // Two hits are the most common.
-        lane = lowest_bit(hits);
-        hits &= hits - 1;
-        Entry other = {near[lane], child[lane]};
-        bool swap = other.near < best.near;
-        Entry far = swap ? best : other;
-        best = swap ? other : best;
-        int base = size;
-        entry[size++] = far;
-        while (hits) {
-            lane = lowest_bit(hits);
+        auto next = [&] {
+            int lane = lowest_bit(hits);
             hits &= hits - 1;
-            Entry e = {near[lane], child[lane]};
-            if (e.near < best.near) {
-                entry[size++] = best;
-                best = e;
-                continue;
-            }
+            return Entry::of(near, child, lane);
+        };
+        // Up to three hits are the most common, and need no branch but those that count them.
+        Entry a = next();
+        if (!hits) return a.child();
+        Entry b = next();
+        if (!hits) {
+            sort(a, b);
+            entry[size++] = b;
+            return a.child();
+        }
+        Entry c = next();
+        sort(a, b), sort(b, c), sort(a, b);
+        int base = size;
+        entry[size] = c, entry[size + 1] = b;
+        size += 2;
+        while (hits) {
+            Entry e = next();
+            sort(a, e);
             int i = size++;
-            for (; i > base && entry[i - 1].near < e.near; --i) entry[i] = entry[i - 1];
+            for (; i > base && entry[i - 1] < e; --i) entry[i] = entry[i - 1];
             entry[i] = e;
         }
-        return best.child;
+        return a.child();
     }
 
     // The next child nearer than `bound`, or EMPTY when there is none.
     GK_FN int pop(real bound) {
         while (size > 0)
-            if (entry[--size].near < bound) return entry[size].child;
+            if (entry[--size].near() < bound) return entry[size].child();
         return EMPTY;
     }
 };

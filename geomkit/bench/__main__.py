@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,7 +16,9 @@ from geomkit.bench import isosurface
 from geomkit.bench.build import build
 from geomkit.bench.contest import Arena
 from geomkit.bench.distance import distance
-from geomkit.bench.peers import PEERS, Peer, present, processors
+from geomkit.bench.peer import Peer, processors
+from geomkit.bench.peers import PEERS, present
+from geomkit.bench.rays import rays
 from geomkit.bench.row import Row, table
 from geomkit.bench.winding import winding
 from geomkit.mesh.io import load_mesh
@@ -24,11 +27,26 @@ from geomkit.runtime import host
 
 __all__ = ["main"]
 
-# What runs each job, and the number of runs of each contender: the shorter a run, the more of them.
-JOBS: dict[str, tuple[Callable[[Arena], None], int]] = {
-    "distance": (distance, 3),
-    "winding": (winding, 5),
-    "build": (build, 15),
+
+class Job(NamedTuple):
+    """A job.
+
+    Attributes:
+        run: does it.
+        rounds: number of runs of each contender: the shorter a run, the more of them.
+        asks: the methods of peers that it asks.
+    """
+
+    run: Callable[[Arena], None]
+    rounds: int
+    asks: tuple[str, ...]
+
+
+JOBS = {
+    "distance": Job(distance, 3, ("distance", "signed_distance")),
+    "winding": Job(winding, 5, ("winding_number",)),
+    "build": Job(build, 15, ("build",)),
+    "rays": Job(rays, 5, ("closest_hit", "any_hit", "count_hits", "all_hits")),
 }
 
 FAILED = 1  # 2 is argparse's, for a wrong command
@@ -52,12 +70,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         _use_processors(options.threads)
-        meshes = [(path.name, _mesh(path)) for path in options.meshes]
+        meshes = [_mesh(path, options.subdivide) for path in options.meshes]
     except (OSError, ValueError) as error:
         parser.error(str(error))
-    kinds = _installed(options.peers)
+    job = JOBS[options.job]
+    kinds = [kind for kind in _installed(options.peers) if kind.answers(job.asks)]
     rows: list[Row] = []
-    run, rounds = JOBS[options.job]
     with ExitStack() as stack:
         outputs = [sys.stdout]
         if options.json:
@@ -70,10 +88,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         for name, mesh in meshes:
             arena = Arena(
-                name, mesh, [kind(mesh) for kind in kinds], options.points, options.repeat or rounds,
-                min(options.checked, options.points), np.random.default_rng(options.seed), report,
+                name, mesh, [kind(mesh) for kind in kinds], options.points, options.repeat or job.rounds,
+                options.checked, np.random.default_rng(options.seed), report, options.rays,
             )  # fmt: skip
-            run(arena)
+            job.run(arena)
             rows += arena.rows
     table(rows)
     return FAILED if any(row.own and row.check != "ok" for row in rows) else 0
@@ -91,6 +109,20 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("meshes", metavar="MESH", nargs="+", type=Path, help="an OBJ, PLY, STL, OFF or GLB file")
     parser.add_argument("--points", metavar="N", type=_positive, default=200_000, help="query points (default 200000)")
     parser.add_argument(
+        "--rays",
+        metavar="N",
+        type=_positive,
+        default=1 << 20,
+        help="rays of the job rays; its picture has the root of that as its side (default 1048576)",
+    )
+    parser.add_argument(
+        "--subdivide",
+        metavar="N",
+        type=_natural,
+        default=0,
+        help="divide each triangle into four at the middles of its edges, so many times (default 0)",
+    )
+    parser.add_argument(
         "--repeat", metavar="N", type=_positive, help=f"runs of each, the best counts (default {_defaults()})"
     )
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the rows to this file, too")
@@ -105,20 +137,31 @@ def _parser() -> argparse.ArgumentParser:
         "--threads", metavar="N", type=_positive, help="processors for geomkit and peers (default: all)"
     )
     parser.add_argument(
-        "--checked", metavar="N", type=_positive, default=1000, help="points whose values are checked (default 1000)"
+        "--checked",
+        metavar="N",
+        type=_positive,
+        default=1000,
+        help="points or rays whose values are checked (default 1000)",
     )
-    parser.add_argument("--seed", metavar="N", type=int, default=0, help="of the points (default 0)")
+    parser.add_argument("--seed", metavar="N", type=int, default=0, help="of the points and rays (default 0)")
     return parser
 
 
 def _defaults() -> str:
-    return ", ".join(f"{rounds} for {job}" for job, (_, rounds) in JOBS.items())
+    return ", ".join(f"{job.rounds} for {name}" for name, job in JOBS.items())
 
 
 def _positive(text: str) -> int:
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"expected at least 1, got {value}")
+    return value
+
+
+def _natural(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"expected at least 0, got {value}")
     return value
 
 
@@ -144,11 +187,28 @@ def _use_processors(n: int | None) -> None:
     host.set_num_threads(n)
 
 
-def _mesh(path: Path) -> Mesh:
-    mesh = load_mesh(path)
+def _mesh(path: Path, subdivide: int) -> tuple[str, Mesh]:
+    """The name for rows, and the mesh."""
+    mesh, name = load_mesh(path), path.name
     if not mesh.area > 0:
         raise ValueError(f"{path}: expected faces with some area, got {mesh!r}")
-    return mesh
+    for _ in range(subdivide):
+        mesh = _subdivided(mesh)
+    return (f"{name} x {4**subdivide}" if subdivide else name), mesh
+
+
+def _subdivided(mesh: Mesh) -> Mesh:
+    """The mesh with each triangle divided into four at the middles of its edges."""
+    vertices, (a, b, c) = mesh.vertices_array, mesh.faces_array.T
+    ends = np.sort(np.stack([np.concatenate([a, b, c]), np.concatenate([b, c, a])]).astype(np.int64), axis=0)
+    edges, edge = np.unique(ends[0] * len(vertices) + ends[1], return_inverse=True)
+    middles = vertices[np.stack(np.divmod(edges, len(vertices)))].astype(np.float64).mean(axis=0)
+    ab, bc, ca = len(vertices) + edge.reshape(3, -1)
+    corners = [a, ab, ca, b, bc, ab, c, ca, bc, ab, bc, ca]
+    return Mesh(
+        np.concatenate([vertices, middles.astype(vertices.dtype)]),
+        np.stack(corners, axis=1).reshape(-1, 3).astype(np.int32),
+    )
 
 
 def _installed(kinds: Sequence[type[Peer]]) -> list[type[Peer]]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from geomkit.bench.peers import Peer
+from geomkit.bench.peer import Peer
 from geomkit.bench.race import REST, Task, Timing, race
 from geomkit.bench.row import Row
 from geomkit.mesh.mesh import Mesh
@@ -38,6 +38,7 @@ class Arena:
         checked: number of values checked.
         rng: source of the points.
         report: is given each contest's rows when it is over.
+        rays: number of rays, for the job that casts them.
         rows: all rows so far.
     """
 
@@ -49,6 +50,7 @@ class Arena:
     checked: int
     rng: np.random.Generator
     report: Callable[[Sequence[Row]], None] = lambda rows: None
+    rays: int = 1 << 20
     rows: list[Row] = field(default_factory=list)
 
     def contest(
@@ -58,6 +60,7 @@ class Arena:
         check: Callable[[Task, np.ndarray], Verdict] | None,
         *,
         per_triangle: bool = False,
+        checked: int | None = None,
     ) -> None:
         """Check the values of each task, then race those that ran, and add their rows.
 
@@ -66,7 +69,8 @@ class Arena:
             tasks: the first is geomkit's, which the ratios refer to; those of contenders on one thread refer to the
                 first of geomkit's on one thread. None is a peer that does not do this.
             check: (task, its first values) to what is right and wrong with them; None where there is nothing to check.
-            per_triangle: tasks work on triangles, not on points.
+            per_triangle: tasks work on triangles, not on points or rays.
+            checked: how many first values `check` is given; None for the arena's number.
         """
         entered = [task for task in tasks if task is not None]
         rows, running = [], []
@@ -75,7 +79,7 @@ class Arena:
             row = Row(job, self.name, self.mesh.n_faces, points, task.who, task.threads, self.rounds)
             rows.append(row)
             try:
-                verdict = _verdict(task, check, self.checked)
+                verdict = _verdict(task, check, self.checked if checked is None else checked)
             except Exception as error:
                 if row.own:
                     raise

@@ -14,7 +14,7 @@ import numpy as np
 
 import geomkit as gk
 from geomkit.bench.contest import geomkit_tasks
-from geomkit.bench.peers import processors
+from geomkit.bench.peer import processors
 from geomkit.bench.race import REST, Task, race
 from geomkit.bench.row import Row, table
 from geomkit.runtime import host

@@ -1,70 +1,24 @@
 """The libraries that geomkit is measured against, each asked in the way that is fastest for it.
 
 A peer's trees are built before the clock starts, where its interface allows that; where it builds anew in every call,
-the time of a call with one point is taken off. Points are already in the peer's own form.
+the time of a call with one point is taken off. Points and rays are already in the peer's own form.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import os
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from geomkit.bench import reference
+from geomkit.bench.peer import Peer, per_ray
 from geomkit.bench.race import Task
+from geomkit.bench.sample import Rays
 from geomkit.mesh.mesh import Mesh
 
-__all__ = ["PEERS", "Peer", "present", "processors"]
-
-
-def processors() -> int:
-    """Number of processors that this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-class Peer:
-    """One library and one mesh.
-
-    Its methods give the task of a job, or None where the library does not do it.
-
-    Attributes:
-        key: its name on the command line.
-        name: its name in the rows.
-        modules: what must be importable.
-        packages: what to install.
-    """
-
-    key: str
-    name: str
-    modules: tuple[str, ...]
-    packages: str
-
-    def __init__(self, mesh: Mesh):
-        self.mesh = mesh
-        self.vertices = np.array(mesh.vertices_array, np.float32)
-        self.faces = np.array(mesh.faces_array, np.int32)
-
-    def distance(self, points: np.ndarray) -> Task | None:
-        """Distances without sign."""
-        return None
-
-    def signed_distance(self, points: np.ndarray) -> Task | None:
-        """Distances, negative inside."""
-        return None
-
-    def winding_number(self, points: np.ndarray) -> Task | None:
-        """Winding numbers, 1 inside a closed mesh."""
-        return None
-
-    def build(self, points: np.ndarray) -> Task | None:
-        """Building the tree for distances or rays. The points are those at which the built tree will be checked."""
-        return None
-
-    def task(self, n: int, run: Callable, read: Callable, *, threads: int | None = None, setup: Any = None) -> Task:
-        """A task of this peer on n points or triangles."""
-        return Task(self.name, run, read, n, processors() if threads is None else threads, setup)
+__all__ = ["PEERS", "present"]
 
 
 class Open3D(Peer):
@@ -99,6 +53,30 @@ class Open3D(Peer):
     def build(self, points: np.ndarray) -> Task:
         return self.task(
             len(self.faces), self._built, lambda scene, n: scene.compute_distance(self.tensor(points[:n])).numpy()
+        )
+
+    @staticmethod
+    def _as_rows(rays: Rays) -> np.ndarray:
+        return np.concatenate([rays.origins, rays.directions], axis=1)
+
+    def closest_hit(self, rays: Rays) -> Task:
+        queries = self.tensor(self._as_rows(rays))
+        return self.task(len(rays.origins), lambda: self.scene.cast_rays(queries), lambda r, n: r["t_hit"].numpy()[:n])
+
+    def any_hit(self, rays: Rays) -> Task:
+        queries = self.tensor(self._as_rows(rays))
+        return self.task(len(rays.origins), lambda: self.scene.test_occlusions(queries), lambda r, n: r.numpy()[:n])
+
+    def count_hits(self, rays: Rays) -> Task:
+        queries = self.tensor(self._as_rows(rays))
+        return self.task(len(rays.origins), lambda: self.scene.count_intersections(queries), lambda r, n: r.numpy()[:n])
+
+    def all_hits(self, rays: Rays) -> Task:
+        queries, n_rays = self.tensor(self._as_rows(rays)), len(rays.origins)
+        return self.task(
+            n_rays,
+            lambda: self.scene.list_intersections(queries),
+            lambda r, n: per_ray(r["ray_ids"].numpy(), r["t_hit"].numpy(), n_rays)[:n],
         )
 
 
@@ -287,6 +265,77 @@ class Trimesh(Peer):
         return self.task(len(few), lambda: -self.proximity.signed_distance(self.surface, few), lambda r, n: r[:n])
 
 
+class TrimeshEmbreex(Peer):
+    """trimesh's rays, on Embree through embreex, on one thread. It gives faces, from which t is computed here."""
+
+    key, name = "trimesh-embreex", "trimesh with embreex"
+    modules, packages = ("trimesh", "embreex"), "trimesh embreex"
+
+    def __init__(self, mesh: Mesh):
+        super().__init__(mesh)
+        import trimesh
+        from trimesh.ray.ray_pyembree import RayMeshIntersector
+
+        surface = trimesh.Trimesh(self.vertices, self.faces, process=False)
+        # (What it computes once for each mesh is computed here.)
+        _ = surface.face_normals, surface.triangles
+        self.intersector = RayMeshIntersector(surface)
+        self.intersector.intersects_first(np.zeros((1, 3)), np.ones((1, 3)))
+
+    def _t(self, face: np.ndarray, rays: Rays, ray: Any = slice(None)) -> np.ndarray:
+        return reference.plane_t(self.vertices[self.faces[face]], rays.origins[ray], rays.directions[ray])
+
+    def closest_hit(self, rays: Rays) -> Task:
+        return self.task(
+            len(rays.origins),
+            lambda: self.intersector.intersects_first(*rays),
+            lambda r, n: np.where(r < 0, np.inf, self._t(r, rays))[:n],
+            threads=1,
+        )
+
+    def any_hit(self, rays: Rays) -> Task:
+        return self.task(
+            len(rays.origins), lambda: self.intersector.intersects_any(*rays), lambda r, n: r[:n], threads=1
+        )
+
+    def all_hits(self, rays: Rays) -> Task:
+        def read(found: tuple[np.ndarray, np.ndarray], n: int) -> np.ndarray:
+            face, ray = found
+            return per_ray(ray, self._t(face, rays, ray), len(rays.origins))[:n]
+
+        return self.task(len(rays.origins), lambda: self.intersector.intersects_id(*rays), read, threads=1)
+
+
+class Embreex(Peer):
+    """Embree through embreex, on one thread, with nothing of trimesh's around it."""
+
+    key, name, modules, packages = "embreex", "embreex", ("embreex",), "embreex"
+    FAR = 1e36  # the t of a miss is greater
+
+    def __init__(self, mesh: Mesh):
+        super().__init__(mesh)
+        from embreex.mesh_construction import TriangleMesh
+        from embreex.rtcore_scene import EmbreeScene
+
+        self.scene = EmbreeScene()
+        TriangleMesh(scene=self.scene, vertices=self.vertices, indices=self.faces)
+        # The tree is built at the first query.
+        self.scene.run(np.zeros((1, 3), np.float32), np.ones((1, 3), np.float32))
+
+    def closest_hit(self, rays: Rays) -> Task:
+        return self.task(
+            len(rays.origins),
+            lambda: self.scene.run(*rays, query="DISTANCE"),
+            lambda r, n: np.where(r < self.FAR, r, np.inf)[:n],
+            threads=1,
+        )
+
+    def any_hit(self, rays: Rays) -> Task:
+        return self.task(
+            len(rays.origins), lambda: self.scene.run(*rays, query="OCCLUDED"), lambda r, n: r[:n] == 0, threads=1
+        )
+
+
 class Warp(Peer):
     """NVIDIA Warp on the CPU, where it runs on one thread.
 
@@ -339,9 +388,29 @@ class Warp(Peer):
             threads=1,
         )
 
+    def _trace(self, kernel: Any, rays: Rays, dtype: Any) -> Task:
+        origins, directions = (self._array(part, self.warp.vec3) for part in rays)
+        surface, n_rays = self.warp.Mesh(*self.arrays), len(rays.origins)
+        found = self.warp.empty(n_rays, dtype=dtype, device="cpu")
+
+        def run() -> Any:
+            self.warp.launch(kernel, n_rays, inputs=[surface.id, origins, directions, found], device="cpu")
+            return found.numpy()
+
+        return self.task(n_rays, run, lambda r, n: r[:n], threads=1)
+
+    def closest_hit(self, rays: Rays) -> Task:
+        return self._trace(self.kernels.closest_hit, rays, float)
+
+    def any_hit(self, rays: Rays) -> Task:
+        return self._trace(self.kernels.any_hit, rays, self.warp.int32)
+
+    def count_hits(self, rays: Rays) -> Task:
+        return self._trace(self.kernels.count_hits, rays, self.warp.int32)
+
 
 PEERS: dict[str, type[Peer]] = {
-    peer.key: peer for peer in (Open3D, Fcpw, Libigl, PointCloudUtils, MeshLib, Trimesh, Warp)
+    peer.key: peer for peer in (Open3D, Fcpw, Libigl, PointCloudUtils, MeshLib, Trimesh, TrimeshEmbreex, Embreex, Warp)
 }
 
 

@@ -14,23 +14,26 @@ class Row:
     """What one contender did in one job on one mesh. A value that does not exist is None.
 
     Attributes:
-        job: what was timed, such as "signed near" or "build sah".
+        job: what was timed, such as "signed near", "build sah" or "any hit chords".
         mesh: name of the file.
         triangles: number of the mesh's.
-        points: number of points that this contender answered.
+        points: number of points or rays that this contender answered.
         who: the contender.
         threads: number of CPU threads that it may use.
         rounds: number of runs of which the best counts.
         seconds: best time by the clock, what others have built before (`setup_seconds`) taken off.
         cpu_seconds: best time of all threads of the process, likewise.
         setup_seconds: what was taken off, by the clock; 0 where the contender keeps its trees.
-        rate: points (triangles, for builds) a second.
-        ratio: time a point (triangle) over that of geomkit on as many threads: how many times faster geomkit is.
+        rate: points or rays (triangles, for builds) a second.
+        ratio: time a point (ray, triangle) over that of geomkit on as many threads: how many times faster geomkit is.
+            That of an adjoint is to the forward call.
         cpu_ratio: the same of cpu_seconds.
         ratio_with_setup: the same of seconds and setup_seconds together.
-        error: against float64 on some of the points. Distances and builds: the greatest error over the diagonal of the
-            mesh's box. Winding numbers: root mean square.
-        wrong_signs: share of those points on the wrong side, of those where the side is clear.
+        error: against float64 on some of the points or rays. Distances, builds and t: the greatest error, as a length
+            over the diagonal of the mesh's box. Winding numbers: root mean square. Adjoints: the greatest of those of
+            an origin, over the adjoint's length.
+        wrong_signs: share of those points on the wrong side, of those where the side is clear; of those rays with a hit
+            too many or too few, of those where the hits are clear.
         check: "ok", or what is wrong with the values.
     """
 
@@ -74,7 +77,7 @@ def table(rows: Sequence[Row]) -> None:
     )
     for name in ("job", "mesh", "who"):
         result.add_column(name, no_wrap=True)
-    for name in ("threads", "points", "ms", "M/s", "ratio", "cpu ratio", "with setup", "error"):
+    for name in ("threads", "points, rays", "ms", "M/s", "ratio", "cpu ratio", "with setup", "error"):
         result.add_column(name, justify="right")
     result.add_column("check")
     before = None

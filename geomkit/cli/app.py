@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 import warnings
@@ -17,7 +18,7 @@ from geomkit.files import destination
 
 app = typer.Typer(
     name="geomkit",
-    help="Signed distance, closest points and winding numbers of triangle meshes.",
+    help="Signed distance, closest points, winding numbers and ray hits of triangle meshes.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -27,6 +28,7 @@ app = typer.Typer(
 MeshFile = Annotated[Path, typer.Argument(metavar="MESH", help="A .glb, .obj, .off, .ply or .stl file.")]
 Sign = Annotated[str, typer.Option(help="auto, pseudonormal, winding, parity or unsigned.")]
 Dtype = Annotated[str, typer.Option(help="float32, or float64 for coordinates with many digits.")]
+Vector = tuple[float, float, float]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 STOPPED = 130
 Bad = (ValueError, TypeError, OSError, ImportError, RuntimeError, MemoryError)
@@ -37,7 +39,7 @@ def options(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
-    """Signed distance, closest points and winding numbers of triangle meshes."""
+    """Signed distance, closest points, winding numbers and ray hits of triangle meshes."""
     if version:
         print(geomkit.__version__)
         raise typer.Exit
@@ -107,19 +109,84 @@ def query(
     dtype: Dtype = "float32",
 ) -> None:
     """Write distance, closest point, its face, and winding number for each point of a file."""
-    from geomkit.cli import query
+    from geomkit.cli.query import POINTS, WHAT, answer
+    from geomkit.cli.table import parse_what, table_format, write_table
 
-    asked = query.parse_what(what)
-    query.table_format(output)
+    asked = parse_what("query", what, WHAT)
+    table_format("query", output)
     destination(output)
-    at = query.read_points(points)
-    columns = query.answer(geomkit.load_mesh(mesh, dtype=dtype), at, asked, sign)
-    query.write_table(output, columns)
+    at = POINTS.read(points)
+    columns = answer(geomkit.load_mesh(mesh, dtype=dtype), at, asked, sign)
+    write_table("query", output, columns)
     print(f"{output}: {len(at)} points, {', '.join(columns)}")
 
 
 for volume in (volumes.remesh, volumes.offset, volumes.voxelize):
     app.command()(volume)
+
+
+@app.command()
+def raycast(
+    mesh: MeshFile,
+    rays: Annotated[
+        Path, typer.Argument(metavar="RAYS", help="A .npy, .npz, .csv or .txt file: ox, oy, oz, dx, dy, dz.")
+    ],
+    output: Annotated[Path, typer.Option("-o", "--output", help="A .npz or .csv file.")],
+    what: Annotated[
+        str, typer.Option(help="Which of t, face, barycentric, normal, position, count; with commas between them.")
+    ] = "t,face,barycentric,normal,position",
+    t_min: Annotated[float, typer.Option(help="Where a ray begins, in units of its direction.")] = 0.0,
+    t_max: Annotated[float, typer.Option(help="Where a ray ends.")] = math.inf,
+    cull: Annotated[str, typer.Option(help="Faces that are not hit: none, back or front.")] = "none",
+    dtype: Dtype = "float32",
+) -> None:
+    """Write where each ray of a file first hits a mesh, and on request how often it does."""
+    from geomkit.cli.raycast import RAYS, WHAT, answer
+    from geomkit.cli.table import parse_what, table_format, write_table
+
+    asked = parse_what("raycast", what, WHAT)
+    table_format("raycast", output)
+    destination(output)
+    at = RAYS.read(rays)
+    columns = answer(geomkit.load_mesh(mesh, dtype=dtype), at, asked, t_min=t_min, t_max=t_max, cull=cull)
+    write_table("raycast", output, columns)
+    print(f"{output}: {len(at)} rays, {', '.join(columns)}")
+
+
+@app.command()
+def render(
+    mesh: MeshFile,
+    output: Annotated[Path, typer.Option("-o", "--output", help="A .png picture, or .npy or .npz values.")],
+    channel: Annotated[str, typer.Option(help="depth, normal (of the world) or face.")] = "depth",
+    width: Annotated[int, typer.Option(help="In pixels.")] = 640,
+    height: Annotated[int, typer.Option(help="In pixels.")] = 480,
+    fov: Annotated[float, typer.Option(help="Vertical field of view, in degrees.")] = 40.0,
+    azimuth: Annotated[float | None, typer.Option(help="Degrees about --up; 30 if none.")] = None,
+    elevation: Annotated[float | None, typer.Option(help="Degrees above the horizon; 20 if none.")] = None,
+    eye: Annotated[Vector | None, typer.Option(metavar="X Y Z", help="Camera, instead of angles.")] = None,
+    target: Annotated[
+        Vector | None, typer.Option(metavar="X Y Z", help="What it looks at; the middle if none.")
+    ] = None,
+    up: Annotated[Vector, typer.Option(metavar="X Y Z", help="Upwards in the picture.")] = (0.0, 1.0, 0.0),
+    dtype: Dtype = "float32",
+) -> None:
+    """Draw what a camera sees of a mesh: the whole of it if no --eye is given."""
+    from geomkit.cli.progress import bar
+    from geomkit.cli.render import DIM, WHITE, check, draw, image_format, view
+
+    image_format(output)
+    check(channel, width, height)
+    destination(output)
+    loaded = geomkit.load_mesh(mesh, dtype=dtype)
+    angles: dict[str, Any] = {"azimuth": azimuth, "elevation": elevation, "eye": eye, "target": target, "up": up}
+    camera = view(loaded, width=width, height=height, fov=fov, **angles)
+    with bar("rendering") as progress:
+        seen, span = draw(loaded, camera, channel, output, progress)
+    print(f"{output}: {channel}, {100 * seen / (width * height):.3g} % of the pixels see the mesh")
+    print(camera)
+    if span is not None:
+        greys = (f" ({WHITE})", f" ({DIM})") if output.suffix.lower() == ".png" else ("", "")
+        print(f"depth {span[0]:g}{greys[0]} to {span[1]:g}{greys[1]}")
 
 
 @app.command()

@@ -22,6 +22,15 @@ STRUCTS: dict[str, tuple[tuple[str, str], ...]] = {
         ("cz", "d"),
         ("scale", "d"),
     ),
+    "Mesh": (("vertices", "P"), ("faces", "P")),
+    "Rays": (
+        ("origins", "P"),
+        ("directions", "P"),
+        ("t_min", "P"),
+        ("t_max", "P"),
+        ("every_t_min", "d"),
+        ("every_t_max", "d"),
+    ),
     "Pseudonormals": (("faces", "P"), ("face_normals", "P"), ("edge_normals", "P"), ("vertex_normals", "P")),
 }
 _SCALARS = {"int": "i", "double": "d", "uint64": "Q"}

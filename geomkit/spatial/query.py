@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from geomkit.runtime.device import empty, namespace, sort_order
 from geomkit.runtime.kernel import Kernel
 from geomkit.spatial.bvh import code_grid
 
-__all__ = ["Points", "n_groups"]
+__all__ = ["Points", "Query", "n_groups"]
 
 point_codes = Kernel(
     "spatial/morton.cu",
@@ -32,36 +32,48 @@ def n_groups(n: int, device: str) -> int:
     return -(-n // GROUP) if device == "cpu" else n
 
 
-class Points:
-    """Query points, checked and ready for the mesh's device and precision.
+class Query:
+    """What a query is asked with: a mesh, N rows of arrays of any library, and the library to give results back in.
 
     Args:
         op: the public function, for messages.
         mesh: a Mesh or an object with `.vertices` and `.faces`.
-        points: (N, 3) numbers of any array library.
+        rows: (N, 3) numbers of any array library, by name; the first says N and the library of the results.
 
     Attributes:
         mesh: the Mesh.
-        array: (N, 3) NumPy or CuPy array of the mesh's dtype.
-        library: the library to give results back in: that of the points, else that of the mesh.
+        arrays: (N, 3) NumPy or CuPy arrays of the mesh's dtype, in the order given.
+        library: the library to give results back in: that of the rows, else that of the mesh.
     """
 
-    def __init__(self, op: str, mesh: Any, points: Any):
+    def __init__(self, op: str, mesh: Any, **rows: Any):
         self.mesh: Mesh = as_mesh(mesh)
         self.op, self.device, self.dtype = op, self.mesh.device, self.mesh.dtype
-        self.library: Library = library_of(points, self.mesh.vertices)
+        self.library: Library = library_of(*rows.values(), self.mesh.vertices)
+        name = next(iter(rows))
         if self.library.device != self.device:
-            raise ValueError(message(op, "points", f"an array on {self.device}, as the mesh", self.library.device))
-        self.array = as_array(points, op=op, name="points", shape=("N", 3), dtype=self.dtype, device=self.device)
-        xp = namespace(self.device)
-        if not xp.isfinite(self.array).all():
-            bad = ~xp.isfinite(self.array).all(axis=1)
-            first = int(bad.argmax())
-            got = f"{int(bad.sum())} that are not, the first is point {first}: {self.array[first].tolist()}"
-            raise ValueError(message(op, "points", "finite numbers", got))
+            raise ValueError(message(op, name, f"an array on {self.device}, as the mesh", self.library.device))
+        self.arrays: list[Any] = []
+        for name, values in rows.items():
+            shape = (len(self.arrays[0]) if self.arrays else "N", 3)
+            self.arrays.append(
+                as_array(values, op=op, name=name, shape=shape, dtype=self.dtype, device=self.device)
+            )
 
     def __len__(self) -> int:
-        return len(self.array)
+        return len(self.arrays[0])
+
+    def check_finite(self, array: Any, name: str, one: str) -> None:
+        """Raise a ValueError that names the first row of an array that is not finite."""
+        xp = namespace(self.device)
+        if not xp.isfinite(array).all():
+            self.refuse(~xp.isfinite(array).all(axis=1), array, name, one, "finite numbers")
+
+    def refuse(self, bad: Any, array: Any, name: str, one: str, expected: str) -> NoReturn:
+        """Raise a ValueError that counts the bad rows of an array and shows the first."""
+        first = int(bad.argmax())
+        got = f"{int(bad.sum())} that are not, the first is {one} {first}: {array[first].tolist()}"
+        raise ValueError(message(self.op, name, expected, got))
 
     def cotangent(self, name: str, value: Any, shape: tuple[int, ...]) -> Any:
         """A cotangent as an array of this device and precision; zeros for None."""
@@ -74,6 +86,24 @@ class Points:
 
     def full(self, value: float, *shape: int, dtype: Any = None) -> Any:
         return namespace(self.device).full((len(self), *shape), value, self.dtype if dtype is None else dtype)
+
+
+class Points(Query):
+    """Query points, checked and ready for the mesh's device and precision.
+
+    Args:
+        op: the public function, for messages.
+        mesh: a Mesh or an object with `.vertices` and `.faces`.
+        points: (N, 3) numbers of any array library.
+
+    Attributes:
+        array: (N, 3) NumPy or CuPy array of the mesh's dtype.
+    """
+
+    def __init__(self, op: str, mesh: Any, points: Any):
+        super().__init__(op, mesh, points=points)
+        self.array = self.arrays[0]
+        self.check_finite(self.array, "points", "point")
 
     def chunks(self) -> Iterator[tuple[slice, Any, Any]]:
         """For each chunk: where it lies, its points, and the order in which to answer them."""

@@ -26,17 +26,22 @@ def corners_to_vertices(mesh: Mesh, face: Any, adj_corners: Any) -> Any:
 
     Args:
         mesh: the mesh.
-        face: (N,) int32, the face that each query's gradients belong to.
+        face: (N,) int32, the face that each query's gradients belong to; those of -1 belong to none.
         adj_corners: (N, 3, 3) of the mesh's dtype: query, corner, axis.
 
     Returns:
         (V, 3) of the mesh's dtype.
     """
-    xp, device, n = namespace(mesh.device), mesh.device, len(face)
-    if n == 0 or mesh.n_faces == 0:
+    xp, device = namespace(mesh.device), mesh.device
+    if len(face) == 0 or mesh.n_faces == 0:
         return zeros(device, (mesh.n_vertices, 3), mesh.dtype)
-    order = sort_order(face.astype(np.uint64), mesh.n_faces.bit_length())
+    # -1 becomes F and goes last.
+    order = sort_order(xp.where(face < 0, mesh.n_faces, face).astype(np.uint64), mesh.n_faces.bit_length())
     sorted_face = face[order]
+    n = int((face >= 0).sum())
+    order, sorted_face = order[:n], sorted_face[:n]
+    if n == 0:
+        return zeros(device, (mesh.n_vertices, 3), mesh.dtype)
     begins = xp.empty(n, bool)
     begins[0] = True
     begins[1:] = sorted_face[1:] != sorted_face[:-1]

@@ -8,10 +8,11 @@ import pytest
 
 import geomkit as gk
 from geomkit.bench import reference
-from geomkit.bench.__main__ import main
+from geomkit.bench.__main__ import JOBS as RUN, main
 from geomkit.bench.contest import Arena, Verdict
 from geomkit.bench.distance import Check
-from geomkit.bench.peers import PEERS, Peer, present
+from geomkit.bench.peer import Peer
+from geomkit.bench.peers import PEERS, present
 from geomkit.bench.race import Task, race
 from geomkit.bench.row import Row, table
 from geomkit.bench.sample import near_points, uniform_points
@@ -21,6 +22,7 @@ FIELDS = {
     "job", "mesh", "triangles", "points", "who", "threads", "rounds", "seconds", "cpu_seconds", "setup_seconds", "rate",
     "ratio", "cpu_ratio", "ratio_with_setup", "error", "wrong_signs", "check",
 }  # fmt: skip
+RAYS = "closest hit", "any hit", "count", "all hits", "adjoint"
 JOBS = {
     "distance": ["unsigned uniform", "signed uniform", "unsigned near", "signed near"],
     "winding": ["winding"],
@@ -28,6 +30,7 @@ JOBS = {
         "build sah", "build morton", "build frames", "build moments", "build topology", "build pseudonormals",
         "build choice of sign", "build all, and one signed distance",
     ],
+    "rays": [f"{what} {rays}" for rays in ("pinhole", "chords") for what in RAYS],
 }  # fmt: skip
 
 
@@ -40,7 +43,7 @@ def torus(tmp_path):
 
 def bench(capsys, *arguments):
     """Exit status, rows and what went to standard error of a small benchmark."""
-    status = main([*map(str, arguments), "--points", "300", "--checked", "40", "--repeat", "1"])
+    status = main([*map(str, arguments), "--points", "300", "--rays", "300", "--checked", "40", "--repeat", "1"])
     out, err = capsys.readouterr()
     return status, [json.loads(line) for line in out.splitlines()], err
 
@@ -55,11 +58,12 @@ def test_rows(capsys, tmp_path, torus, job):
         assert set(row) == FIELDS
         assert row["mesh"] == "torus.ply" and row["triangles"] == 192 and row["rounds"] == 1
         assert row["who"].startswith("geomkit") and row["check"] == "ok"
-        assert row["points"] == (None if job == "build" else 300)
+        # The picture has 17 by 17 pixels.
+        assert row["points"] == (None if job == "build" else 17**2 if "pinhole" in row["job"] else 300)
         assert row["seconds"] > 0 and row["cpu_seconds"] >= 0 and row["rate"] > 0
         assert row["setup_seconds"] == 0
-    firsts = [row for row in rows if row["who"] == "geomkit"]
-    assert [row["job"] for row in firsts] == JOBS[job]
+    firsts = [next(row for row in rows if row["job"] == name) for name in JOBS[job]]
+    assert {row["who"] for row in firsts} <= {"geomkit", "geomkit, forward"}
     assert all(row["ratio"] == 1 for row in firsts)
     assert all(row["job"] in err for row in firsts)
 
@@ -84,14 +88,16 @@ def test_peer(capsys, torus, job, key):
         if row["setup_seconds"] == 0 and row["points"] == base["points"]:
             assert row["ratio"] == pytest.approx(row["seconds"] / base["seconds"])
     known = {row["job"] for row in other}
-    offered = {
-        name: getattr(PEERS[key], name) is not getattr(Peer, name)
-        for name in ("distance", "signed_distance", "winding_number", "build")
-    }
-    assert any(name.startswith("unsigned") for name in known) == (job == "distance" and offered["distance"])
-    assert any(name.startswith("signed") for name in known) == (job == "distance" and offered["signed_distance"])
-    assert ("winding" in known) == (job == "winding" and offered["winding_number"])
-    assert ("build sah" in known) == (job == "build" and offered["build"])
+    names = {
+        "distance": "unsigned uniform", "signed_distance": "signed near", "winding_number": "winding",
+        "build": "build sah", "closest_hit": "closest hit pinhole", "any_hit": "any hit chords",
+        "count_hits": "count chords", "all_hits": "all hits pinhole",
+    }  # fmt: skip
+    assert {name for job in RUN.values() for name in job.asks} == set(names)
+    for method, name in names.items():
+        offered = getattr(PEERS[key], method) is not getattr(Peer, method)
+        assert (name in known) == (offered and method in RUN[job].asks)
+    assert not any(name.startswith("adjoint") for name in known)
 
 
 def test_missing_peer(capsys, torus, monkeypatch):
@@ -137,6 +143,7 @@ def test_wrong_geomkit(capsys, torus, monkeypatch):
         (["build"], "the following arguments are required: MESH"),
         (["build", "no_such.obj"], "no_such.obj"),
         (["build", "MESH", "--points", "0"], "expected at least 1, got 0"),
+        (["rays", "MESH", "--subdivide", "-1"], "expected at least 0, got -1"),
         (["build", "MESH", "--threads", "100000"], "--threads: expected at most"),
         (["build", "MESH", "--peers", "embree"], "or none; got embree"),
     ],

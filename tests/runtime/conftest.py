@@ -24,6 +24,7 @@ struct Index { unsigned x; };
 static thread_local Index blockIdx, threadIdx, blockDim, gridDim;
 inline unsigned __float_as_uint(float a) { unsigned u; std::memcpy(&u, &a, 4); return u; }
 inline long long __double_as_longlong(double a) { long long u; std::memcpy(&u, &a, 8); return u; }
+inline double __longlong_as_double(long long a) { double u; std::memcpy(&u, &a, 8); return u; }
 inline int __ffs(int a) { return __builtin_ffs(a); }
 inline int __popc(unsigned a) { return __builtin_popcount(a); }
 inline int __clzll(long long a) { return a ? __builtin_clzll(a) : 64; }

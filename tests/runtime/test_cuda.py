@@ -13,9 +13,13 @@ from geomkit.mesh import shapes
 from geomkit.runtime import cuda, kernel, nvrtc
 from geomkit.runtime.kernel import Kernel
 from geomkit.spatial.bvh import Bvh
+from geomkit.spatial.cast_rays import cast_rays_adj
 from geomkit.spatial.closest_point import closest_point_fwd
+from geomkit.spatial.hits import count_hits_fwd, occluded_fwd
 from geomkit.spatial.query import point_codes
 from geomkit.spatial.winding_number import exact_winding_number_fwd, winding_number_fwd
+from tests.reference import rays_around, rays_to_edges
+from tests.runtime.emulation import EmulatedRays, on_cuda
 
 C_TYPES = {"P": ctypes.c_void_p, "d": ctypes.c_double, "f": ctypes.c_float, "i": ctypes.c_int, "Q": ctypes.c_uint64}
 F32 = np.dtype(np.float32)
@@ -186,12 +190,6 @@ def tree(request):
     )
 
 
-def on_cuda(struct):
-    struct = copy.copy(struct)
-    struct.device = "cuda"
-    return struct
-
-
 def queries(n=500):
     return np.random.default_rng(5).uniform(-1.5, 1.5, (n, 3)).astype(np.float32)
 
@@ -234,6 +232,80 @@ def test_emulated_signed_distance(emulated, tree, method):
     given = (METHODS[method], 0, boundary_strength(tree.mesh), distance)
     signed_distance_fwd(n, *map(on_cuda, structs), n, *map(emulated, (points, order)), *given)
     np.testing.assert_allclose(distance, gk.signed_distance(tree.mesh, points, sign=method), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("cull", ["none", "back", "front"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("method", ["sah", "morton"])
+def test_emulated_rays(emulated, method, dtype, cull):
+    """Closest, any, number and list of hits, with bounds for all rays and for each, from near and from out of reach."""
+    mesh = shapes.torus(dtype=dtype)
+    bvh = Bvh(mesh.vertices_array, mesh.faces_array, mesh.center, method=method)
+    origins, directions = rays_around(mesh, 400)
+    far = directions * (50 / np.linalg.norm(directions, axis=1)[:, None])
+    origins = np.concatenate([origins, origins[:200] - far[:200]]).astype(dtype)
+    directions = np.concatenate([directions, directions[:200]])
+    each = np.random.default_rng(0).uniform(-2, 2, 600).astype(dtype)
+    tolerance = 1e-6 if dtype == np.float32 else 1e-14
+    for options in ({}, {"t_min": -np.inf}, {"t_min": each, "t_max": each + dtype(3)}, {"t_max": each}):
+        rays = EmulatedRays(emulated, mesh, bvh, origins, directions, cull=cull, **options)
+        expected = gk.cast_rays(mesh, origins, directions, cull=cull, **options)
+        t, face, barycentric, normal = rays.closest()
+        np.testing.assert_array_equal(face, expected.face)
+        np.testing.assert_allclose(t, expected.t, rtol=tolerance)
+        np.testing.assert_allclose(barycentric, expected.barycentric, atol=tolerance)
+        np.testing.assert_array_equal(normal, expected.normal)
+        np.testing.assert_array_equal(rays.integers(occluded_fwd), expected.hit)
+        hits = gk.all_hits(mesh, origins, directions, cull=cull, **options)
+        np.testing.assert_array_equal(rays.integers(count_hits_fwd), np.diff(hits.offsets))
+        t, face = rays.every(hits.offsets)
+        np.testing.assert_allclose(t, hits.t, rtol=tolerance)
+        np.testing.assert_array_equal(face, hits.face)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_emulated_rays_do_not_leak(emulated, dtype):
+    """Through edges and vertices of a closed mesh: every ray hits, every line crosses it twice."""
+    mesh = shapes.icosphere(3, dtype=dtype)
+    inside = np.random.default_rng(0).uniform(-0.5, 0.5, (50, 3))
+    for points in (inside, np.zeros((1, 3)), mesh.vertices_array):
+        origins, directions = rays_to_edges(mesh, points, 1500)
+        rays = EmulatedRays(emulated, mesh, mesh.bvh, origins, directions, t_min=-np.inf)
+        assert (rays.closest()[1] >= 0).all() and rays.integers(occluded_fwd).all()
+        count = rays.integers(count_hits_fwd)
+        assert (count % 2 == 0).all() and (points is mesh.vertices_array or (count == 2).all())
+
+
+@pytest.mark.parametrize("bad", [[0, 0, 0], [np.nan, 0, 1], [0, -np.inf, 1]])
+def test_emulated_rays_that_are_none(emulated, bad):
+    mesh = shapes.box()
+    directions = np.array([[0, 0, -1], bad, [0, 0, -1]], F32)
+    rays = EmulatedRays(emulated, mesh, mesh.bvh, np.array([[0.1, 0, 2]] * 3, F32), directions)
+    found, invalid = rays.array(dtype=np.int32), rays.array(dtype=np.int32)
+    structs = map(on_cuda, (mesh.bvh.struct(), rays.query.mesh_struct(), rays.query.struct()))
+    occluded_fwd(3, 1, 3, *structs, 0, found, invalid)
+    assert found.tolist() == [1, 0, 1] and invalid.tolist() == [-1, 1, -1]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_emulated_rays_adjoint(emulated, dtype):
+    mesh = shapes.torus(dtype=dtype)
+    origins, directions = rays_around(mesh, 500)
+    rays = EmulatedRays(emulated, mesh, mesh.bvh, origins, directions)
+    hits = gk.cast_rays(mesh, origins, directions)
+    face = hits.face
+    rng = np.random.default_rng(0)
+    names = {"adj_t": (), "adj_barycentric": (2,), "adj_normal": (3,), "adj_position": (3,)}
+    cotangents = {name: rng.normal(size=(500, *shape)).astype(dtype) for name, shape in names.items()}
+    out = rays.array(3, fill=7), rays.array(3, fill=7), rays.array(3, 3)
+    given = map(emulated, (directions, hits.t, face, hits.barycentric, *cotangents.values()))
+    cast_rays_adj(500, on_cuda(rays.query.mesh_struct()), mesh.bvh.scale, *given, *out)
+    expected = gk.cast_rays.adjoint(mesh, origins, directions, **cotangents)
+    vertices = np.zeros((mesh.n_vertices, 3))
+    np.add.at(vertices, mesh.faces_array[face[face >= 0]], np.float64(out[2])[face >= 0])
+    for found, value in zip((*out[:2], vertices), expected, strict=True):
+        atol = np.finfo(dtype).eps * np.abs(value).max()
+        np.testing.assert_allclose(found, value, rtol=1e-5 if dtype == np.float32 else 1e-11, atol=atol)
 
 
 @pytest.fixture
@@ -332,6 +404,40 @@ def test_devices_closest_point(meshes):
     adj_found = gk.closest_point.adjoint(meshes[1], xp.asarray(points), adj_distance=xp.ones(5000, points.dtype))
     close(adj_found.points, adj.points, atol=1e-3)
     close(adj_found.vertices, adj.vertices, rtol=1e-3, atol=1e-3)
+
+
+@needs_device
+def test_devices_rays(meshes):
+    """All ray queries, with their bounds; no ray leaks; the adjoint twice the same bits."""
+    xp, (mesh, there) = cuda.cupy(), meshes
+    rays = rays_around(mesh, 5000)
+    given = [xp.asarray(a) for a in rays]
+    for options in ({}, {"t_min": -np.inf, "cull": "back"}, {"t_min": -1.0, "t_max": given[0][:, 0]}):
+        at_home = options | {name: a.get() for name, a in options.items() if isinstance(a, xp.ndarray)}
+        expected, found = gk.cast_rays(mesh, *rays, **at_home), gk.cast_rays(there, *given, **options)
+        np.testing.assert_array_equal(found.hit.get(), expected.hit)
+        close(found.t, expected.t)
+        close(found.position, expected.position)
+        np.testing.assert_array_equal(gk.occluded(there, *given, **options).get(), expected.hit)
+        hits, listed = gk.all_hits(mesh, *rays, **at_home), gk.all_hits(there, *given, **options)
+        np.testing.assert_array_equal(listed.offsets.get(), hits.offsets)
+        close(listed.t, hits.t)
+    through = [xp.asarray(a) for a in rays_to_edges(mesh, mesh.vertices_array, 5000)]
+    assert not (gk.count_hits(there, *through, t_min=-np.inf) % 2).any()
+    assert gk.occluded(there, *through, t_min=-np.inf).all()
+    adj = {"adj_t": given[0][:, 0], "adj_position": given[1]}
+    runs = [gk.cast_rays.adjoint(there, *given, **adj) for _ in range(2)]
+    expected = gk.cast_rays.adjoint(mesh, *rays, **{name: a.get() for name, a in adj.items()})
+    for first, second, value in zip(*runs, expected, strict=True):
+        np.testing.assert_array_equal(first.get(), second.get())
+        close(first, value, rtol=1e-3, atol=1e-3 * np.abs(value).max())
+
+
+@needs_device
+def test_devices_rays_that_are_none(meshes):
+    xp = cuda.cupy()
+    with pytest.raises(ValueError, match="directions: expected directions that are not zero, got 1 .* ray 1"):
+        gk.occluded(meshes[1], xp.zeros((2, 3)), xp.asarray([[0, 0, 1.0], [0, 0, 0]]))
 
 
 @needs_device

@@ -1,0 +1,181 @@
+// From the root to the triangles that a ray passes through: one ray alone, or many together.
+//
+// A visitor says what becomes of them: visit(i, seen, last) for ray i of a block. It may lower `last`, beyond which the ray
+// looks no farther.
+#pragma once
+#include "rays.h"
+
+namespace gk {
+
+constexpr int RAYS = GK_GPU ? 1 : 512;  // of a block
+constexpr int FEW = 8;                   // rays that are better off alone
+
+struct Block {
+    RayGroup group[RAYS / LANES];
+
+    GK_FN RayGroup& of(int i) { return group[uint(i) / LANES]; }
+    GK_FN real& last(int i) { return of(i).last[lane(i)]; }
+    GK_FN real first(int i) { return of(i).first[lane(i)]; }
+    GK_FN real end(int i) { return of(i).end[lane(i)]; }
+    GK_FN static int lane(int i) { return uint(i) % LANES; }
+};
+
+template <class Visitor> GK_FN void visit_packet(const Bvh& bvh, int packet, int i, const RayOf& ray, Visitor& visit) {
+    pass_through<Visitor::ONCE>(bvh.packets[packet], ray, visit.cull, [&](const Seen& seen) { visit(i, seen, ray.g.last[ray.lane]); });
+}
+
+GK_FN void fetch(const Bvh& bvh, int child) {
+    const char* p = child < 0 ? (const char*)(bvh.packets + ~child) : (const char*)(bvh.nodes + child);
+    for (int line = 0; line < 4; ++line) prefetch(p + 64 * line);
+}
+
+// Takes ray i through the tree from a node or packet, nearest child first.
+template <class Visitor> GK_FN void walk(const Bvh& bvh, int from, int i, Block& block, Visitor& visit) {
+    const RayOf ray = {block.of(i), block.lane(i)};
+    const int negative = ray.g.negative[ray.lane];
+    const real& last = ray.g.last[ray.lane];
+    Stack stack;
+    stack.size = 0;
+    for (int current = from; current != EMPTY;) {
+        if (current < 0) {
+            visit_packet(bvh, ~current, i, ray, visit);
+            current = stack.pop(last);
+            continue;
+        }
+        const Node& node = bvh.nodes[current];
+        alignas(64) real near[WIDTH];
+        uint hits = 0;
+        GK_UNROLL
+        for (int k = 0; k < WIDTH; k += LANES) hits |= entered(planes_at(node, negative, k), ray, near + k) << k;
+        if (!hits) {
+            current = stack.pop(last);
+            continue;
+        }
+        for (uint h = hits; h; h &= h - 1) fetch(bvh, node.child[lowest_bit(h)]);
+        current = stack.push(node.child, near, hits);
+    }
+}
+
+// Rays of a group that wait before a box, and where each enters it.
+struct alignas(64) Waiting {
+    real near[LANES];
+    int group;
+    uint mask;
+};
+
+struct Queue {
+    int child, size, rays;
+    Waiting* first;
+    Waiting* free;  // where the lists of its children may go
+};
+
+// Takes a block of rays through the tree together, as long as neighbours go the same way: a box is tested against a group of
+// rays at once. Lists of groups are taken up nearest child first. A list whose groups have few rays left, or one that the
+// memory does not hold, is walked ray by ray; the results are the same.
+template <class Visitor> GK_FN void walk_together(const Bvh& bvh, Block& block, int n, Visitor& visit) {
+    constexpr int GROUPS = RAYS / LANES, LISTED = GROUPS * 64;
+    GK_SCRATCH Waiting scratch[LISTED];
+    Queue stack[WIDTH * MAX_DEPTH + WIDTH];
+    Waiting* free = located(scratch);
+    const Waiting* end = free + LISTED;
+    int size = 0;
+
+    // Rays of one octant see the same sides of all boxes.
+    Queue octants[8];
+    for (int k = 0; k < 8; ++k) octants[k] = {0, 0, 0, free, free + 8 * GROUPS}, free += GROUPS;
+    for (int k = 0; k * LANES < n; ++k) {
+        const RayGroup& g = block.group[k];
+        const uint all = (1u << min(LANES, n - k * LANES)) - 1;
+        for (uint left = all; left;) {
+            int octant = g.octant == MIXED ? g.negative[lowest_bit(left)] : g.octant;
+            uint mask = all;
+            for (int lane = 0; lane < LANES && g.octant == MIXED; ++lane) mask &= ~(uint(g.negative[lane] != octant) << lane);
+            Queue& queue = octants[octant];
+            Waiting& w = queue.first[queue.size++];
+            store(w.near, load(g.first)), w.group = k, w.mask = mask;
+            queue.rays += count_bits(mask);
+            left &= ~mask;
+        }
+    }
+    for (int k = 0; k < 8; ++k)
+        if (octants[k].size) octants[k].free = free, stack[size++] = octants[k];
+
+    while (size) {
+        Queue list = stack[--size];
+        bool together = list.rays >= FEW && list.rays >= 3 * list.size && list.free + WIDTH * list.size <= end;
+        if (list.child < 0 || !together) {
+            for (const Waiting* w = list.first; w < list.first + list.size; ++w) {
+                RayGroup& g = block.group[w->group];
+                for (uint rays = w->mask & bits(load(w->near) <= load(g.last)); rays; rays &= rays - 1) {
+                    int lane = lowest_bit(rays), i = w->group * LANES + lane;
+                    if (list.child < 0) visit_packet(bvh, ~list.child, i, {g, lane}, visit);
+                    else walk(bvh, list.child, i, block, visit);
+                }
+            }
+            continue;
+        }
+
+        // Hand each group to the children that some of its rays enter.
+        const Node& node = bvh.nodes[list.child];
+        const int negative = block.group[list.first->group].negative[lowest_bit(list.first->mask)];
+        Waiting *first[WIDTH], *last[WIDTH];
+        int rays[WIDTH] = {};
+        for (int k = 0; k < WIDTH; ++k) first[k] = last[k] = list.free + k * list.size;
+        for (const Waiting* w = list.first; w < list.first + list.size; ++w) {
+            const RayGroup& g = block.group[w->group];
+            const Vec3L inverse = load3(g.inverse[0], g.inverse[1], g.inverse[2]), near = load3(g.near[0], g.near[1], g.near[2]);
+            const Vec3L far = load3(g.far[0], g.far[1], g.far[2]);
+            const Lanes least = load(g.first), most = load(g.last);
+            for (int k = 0; k < WIDTH; ++k) {
+                Planes planes = planes_of(node, negative, k);
+                Lanes enter = max(max(planes.enter[0] * inverse.x + near.x, planes.enter[1] * inverse.y + near.y),
+                                  max(planes.enter[2] * inverse.z + near.z, least));
+                Lanes leave = min(min(planes.leave[0] * inverse.x + far.x, planes.leave[1] * inverse.y + far.y),
+                                  min(planes.leave[2] * inverse.z + far.z, most));
+                uint mask = bits(enter <= leave) & w->mask;
+                if (!mask) continue;
+                store(last[k]->near, enter), last[k]->group = w->group, last[k]->mask = mask;
+                ++last[k], rays[k] += count_bits(mask);
+            }
+        }
+        Queue children[WIDTH];
+        Waiting* out = list.free;
+        int count = 0;
+        for (int k = 0; k < WIDTH; ++k) {
+            if (last[k] == first[k]) continue;
+            children[count++] = {node.child[k], int(last[k] - first[k]), rays[k], first[k], nullptr};
+            out = last[k];
+        }
+
+        // Nearest child on top, as the first ray on each list sees it.
+        int base = size;
+        for (int c = 0; c < count; ++c) {
+            real near = children[c].first->near[lowest_bit(children[c].first->mask)];
+            children[c].free = out;
+            int k = size++;
+            for (; k > base && stack[k - 1].first->near[lowest_bit(stack[k - 1].first->mask)] < near; --k) stack[k] = stack[k - 1];
+            stack[k] = children[c];
+        }
+    }
+}
+
+// Prepares rays begin to end - 1 and shows the visitor what each passes through. The answer is the first that is none, or -1.
+template <class Visitor> GK_FN int walk_rays(const Bvh& bvh, const Rays& rays, int begin, int end, Block& block, Visitor& visit) {
+    int invalid = -1, n = end - begin;
+    Columns<RAYS> in;
+    in.read(bvh, rays, begin, n);
+    for (int i = 0; i < n; i += LANES) {
+        Vec3L p = load3(in.origin[0] + i, in.origin[1] + i, in.origin[2] + i);
+        Vec3L d = load3(in.direction[0] + i, in.direction[1] + i, in.direction[2] + i);
+        uint valid = prepare(bvh, rays, begin + i, end, p, d, block.of(i));
+        uint none = ~valid & ((1u << min(LANES, n - i)) - 1);
+        if (none && invalid < 0) invalid = begin + i + lowest_bit(none);
+    }
+    if (RAYS < FEW || n < FEW)
+        for (int i = 0; i < n; ++i) walk(bvh, 0, i, block, visit);
+    else
+        walk_together(bvh, block, n, visit);
+    return invalid;
+}
+
+}  // namespace gk
