@@ -1,9 +1,13 @@
-"""geomkit: ray casting, signed distance, closest points and winding numbers of triangle meshes, with gradients."""
+"""geomkit: rays, signed distances, closest points and isosurfaces of triangle meshes, with gradients, CPU and CUDA."""
 
 from geomkit import compat as compat
 from geomkit.autodiff.gradcheck import gradcheck as gradcheck
 from geomkit.errors import DeviceError as DeviceError, MeshError as MeshError, SignWarning as SignWarning
+from geomkit.implicit.dual import dual_contouring as dual_contouring, surface_nets as surface_nets
 from geomkit.implicit.grid import SdfGrid as SdfGrid, sdf_grid as sdf_grid
+from geomkit.implicit.interpolate_grid import interpolate_grid as interpolate_grid
+from geomkit.implicit.marching_cubes import marching_cubes as marching_cubes
+from geomkit.implicit.remesh import offset as offset, remesh as remesh, voxelize as voxelize
 from geomkit.implicit.signed_distance import contains as contains, signed_distance as signed_distance
 from geomkit.mesh import shapes as shapes
 from geomkit.mesh.io import load_mesh as load_mesh
@@ -20,7 +24,9 @@ from geomkit.runtime.host import num_threads as num_threads, set_num_threads as 
 from geomkit.spatial.bounds import bounds as bounds
 from geomkit.spatial.cast_rays import cast_rays as cast_rays
 from geomkit.spatial.closest_point import closest_point as closest_point
+from geomkit.spatial.compare import chamfer_distance as chamfer_distance, hausdorff_distance as hausdorff_distance
 from geomkit.spatial.hits import all_hits as all_hits, count_hits as count_hits, occluded as occluded
+from geomkit.spatial.sample_surface import sample_surface as sample_surface
 from geomkit.spatial.winding_number import winding_number as winding_number
 
 __version__ = "0.1.0"

@@ -18,6 +18,7 @@ GK_FN DoubleLanes splat_double(double a) { return a; }
 GK_FN void store_double(double* p, DoubleLanes a) { *p = a; }
 GK_FN void store(real* p, Lanes a) { *p = a; }
 GK_FN uint bits(Mask m) { return m; }
+GK_FN Lanes load_any(const real* p) { return *p; }
 GK_FN real least(Lanes a) { return a; }
 GK_FN real sum(Lanes a) { return a; }
 
@@ -123,6 +124,12 @@ template <> struct Constant<Lanes> {
 // Packets and nodes are aligned to 64 bytes, so are their rows.
 GK_FN Lanes load(const real* p) { return *(const Lanes*)__builtin_assume_aligned(p, WIDTH * sizeof(real)); }
 GK_FN void store(real* p, Lanes a) { *(Lanes*)__builtin_assume_aligned(p, WIDTH * sizeof(real)) = a; }
+// The same from any address.
+GK_FN Lanes load_any(const real* p) {
+    Lanes r;
+    __builtin_memcpy(&r, p, sizeof r);
+    return r;
+}
 
 // The same numbers in double. What is computed with them has no scalars and no masks.
 GK_FN DoubleLanes load_double(const real* p) {

@@ -12,6 +12,10 @@
 #define GK_KERNEL extern "C" __global__ void
 #define GK_UNROLL _Pragma("unroll")
 #define GK_SCRATCH
+// A table that the compiler computes.
+#define GK_TABLE __device__ constexpr
+// A function with one copy of its code: all callers get the same bits.
+#define GK_ONCE __device__ __noinline__
 // A grid-stride loop.
 #define GK_EACH(i, n) for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < (n); i += gridDim.x * blockDim.x)
 
@@ -23,6 +27,8 @@
 #define GK_UNROLL
 // Large scratch of one thread: not on its stack, which may be small.
 #define GK_SCRATCH static thread_local
+#define GK_TABLE constexpr
+#define GK_ONCE inline __attribute__((noinline))
 // The chunk that the thread pool gave to this thread; n only serves the GPU.
 #define GK_EACH(i, n) for (int i = gk::chunk.begin, gk_end = ((void)(n), gk::chunk.end); i < gk_end; ++i)
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 import geomkit
+from geomkit.cli import volumes
 from geomkit.files import destination
 
 app = typer.Typer(
@@ -118,6 +119,10 @@ def query(
     columns = answer(geomkit.load_mesh(mesh, dtype=dtype), at, asked, sign)
     write_table("query", output, columns)
     print(f"{output}: {len(at)} points, {', '.join(columns)}")
+
+
+for volume in (volumes.remesh, volumes.offset, volumes.voxelize):
+    app.command()(volume)
 
 
 @app.command()

@@ -6,17 +6,20 @@ import math
 import os
 import reprlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from geomkit.arrays import as_array, precision_of
+from geomkit.autodiff.primitive import primitive
 from geomkit.errors import MeshError, message
 from geomkit.files import replacing
+from geomkit.implicit.narrow_band import fill_narrow_band
 from geomkit.implicit.sign import choose
-from geomkit.implicit.signed_distance import distance
+from geomkit.implicit.signed_distance import adj_distance_of, distance
+from geomkit.mesh.measure import MeshGradients
 from geomkit.mesh.mesh import Mesh, as_mesh
 from geomkit.runtime.device import namespace
 from geomkit.spatial.query import Points
@@ -73,6 +76,7 @@ class SdfGrid(NamedTuple):
                 file.write(b"\n</AppendedData>\n</VTKFile>\n")
 
 
+@primitive(differentiable=("vertices",), outputs=("values",))
 def sdf_grid(
     mesh: Mesh,
     *,
@@ -80,12 +84,13 @@ def sdf_grid(
     spacing: float | None = None,
     padding: float = 0.1,
     sign: str = "auto",
+    narrow_band: float | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> SdfGrid:
     """Signed distance to a triangle mesh on a regular grid around it: what data sets, renderers and solvers store.
 
-    Every sample is the exact distance of its point, not only near the surface. For points of your own choice use
-    `signed_distance`.
+    Every sample is the exact distance of its point, not only near the surface, unless `narrow_band` says otherwise. For
+    points of your own choice use `signed_distance`.
 
     Args:
         mesh: a Mesh with faces, or any object with `.vertices` and `.faces`.
@@ -93,18 +98,22 @@ def sdf_grid(
         spacing: between samples, in the mesh's length unit.
         padding: what the grid leaves free around the mesh at least, as a share of the longest side of its box.
         sign: how inside and outside are told apart, as in `signed_distance`.
-        progress: called as progress(done, total) with numbers of samples, now and then. What it raises ends the work.
+        narrow_band: None, or a number of spacings, at least 1: distances are then cut at so many spacings, so that only
+            samples near the surface are queried, in a tenth of the time or less. Enough for isosurfaces near level 0.
+        progress: called as progress(done, total) with numbers of samples, or of blocks of them, now and then. What it
+            raises ends the work.
 
     Returns:
         A record `.values` (nx, ny, nz) of the mesh's precision, in its library; `.origin` (3,) float64; `.spacing`.
         Array axes are x, y, z; the grid's middle is that of the mesh's box.
 
     Gradients:
-        None yet: this is no primitive. `signed_distance` at the grid's points has them.
+        mesh.vertices, through values, the grid staying where it is: as those of `signed_distance` at the samples; none
+        from samples that are cut. The sign is discrete.
 
     Raises:
         ValueError: not just one of resolution and spacing, or one out of range; a grid larger than the memory; unknown
-            sign.
+            sign; a band of less than one spacing.
         TypeError: resolution, spacing or padding is no number.
         MemoryError: there is no room left for the grid.
         MeshError: the mesh has no faces, so that there is no box to fill.
@@ -112,7 +121,8 @@ def sdf_grid(
     Warns:
         SignWarning: no sign is right, or the mesh is inside out.
 
-    Cost: O(N log F) for N samples. Beyond the result, the memory of some 2**18 samples.
+    Cost: O(N log F) for N samples, those near the surface in a narrow band. Beyond the result, the memory of some 2**18
+        samples.
 
     Example:
         >>> import geomkit as gk
@@ -120,29 +130,113 @@ def sdf_grid(
         >>> grid.values.shape, grid.spacing, grid.origin.tolist(), float(grid.values[2, 2, 2])
         ((5, 5, 5), 0.5, [-1.0, -1.0, -1.0], -0.5)
     """
+    mesh, shape, origin, step = _placed(mesh, resolution, spacing, padding)
+    width = _band(narrow_band, step)
+    frame, shift = _near_origin(mesh)
+    method = choose("sdf_grid", frame, sign)
+    try:
+        values = namespace(mesh.device).empty(shape, mesh.dtype)
+    except MemoryError as error:
+        raise MemoryError(_too_large(mesh, resolution, spacing, math.prod(shape))) from error
+    if width is not None:
+        fill_narrow_band(frame, method, values, origin - shift, step, width, progress)
+    else:
+        rows = values.reshape(-1, shape[2])
+        for part, query in _samples(frame, shape, origin - shift, step):
+            rows[part] = distance(query, method).reshape(-1, shape[2])
+            if progress is not None:
+                progress(part.stop * shape[2], math.prod(shape))
+    return SdfGrid(mesh.library.wrap(values), origin, step)
+
+
+@sdf_grid.define_adjoint
+def sdf_grid_adjoint(
+    mesh: Mesh,
+    *,
+    resolution: int | None = None,
+    spacing: float | None = None,
+    padding: float = 0.1,
+    sign: str = "auto",
+    narrow_band: float | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    adj_values: Any,
+) -> MeshGradients:
+    """Gradients of `sdf_grid`: the cotangent of the values to the mesh's vertices, the grid staying where it is.
+
+    Args:
+        mesh, resolution, spacing, padding, sign, narrow_band: as given to `sdf_grid`.
+        progress: called as progress(done, total) with numbers of samples.
+        adj_values: (nx, ny, nz) cotangent of the values. Where it is 0 nothing is computed.
+
+    Returns:
+        A record of `.vertices` (V, 3), in the library of the mesh.
+
+    Raises:
+        ValueError, TypeError, MeshError: as `sdf_grid`; a cotangent of the wrong shape.
+
+    Cost: two queries a sample whose cotangent is not 0. The same bits whatever the number of threads.
+
+    Example:
+        >>> import geomkit as gk
+        >>> import numpy as np
+        >>> g = gk.sdf_grid.adjoint(gk.shapes.box(), resolution=3, padding=0.5, adj_values=np.ones((3, 3, 3)))
+        >>> g.vertices.shape
+        (8, 3)
+    """
+    mesh, shape, origin, step = _placed(mesh, resolution, spacing, padding)
+    width = _band(narrow_band, step)
+    frame, shift = _near_origin(mesh)
+    method = choose("sdf_grid", frame, sign)
+    adj = as_array(
+        adj_values, op="sdf_grid.adjoint", name="adj_values", shape=shape, dtype=mesh.dtype, device=mesh.device
+    ).reshape(-1, shape[2])
+    total = namespace(mesh.device).zeros((mesh.n_vertices, 3), np.float64)
+    for part, query in _samples(frame, shape, origin - shift, step):
+        weight = adj[part].reshape(-1)
+        some = weight != 0
+        if some.any():
+            query = Points("sdf_grid", frame, query.array[some])
+            weight, signed = weight[some], distance(query, method)
+            if width is not None:
+                weight = weight * (abs(signed) < width)
+            total += adj_distance_of(query, method, signed, weight)[1]
+        if progress is not None:
+            progress(part.stop * shape[2], math.prod(shape))
+    return MeshGradients(mesh.library.wrap(total.astype(mesh.dtype)))
+
+
+def _placed(
+    mesh: Any, resolution: int | None, spacing: float | None, padding: float
+) -> tuple[Mesh, tuple[int, int, int], np.ndarray, float]:
     mesh = as_mesh(mesh)
     if mesh.n_faces == 0:
         raise MeshError(message("sdf_grid", "mesh", "at least one face", "none"))
-    shape, origin, step = _layout(mesh, resolution, spacing, padding)
-    frame, shift = _near_origin(mesh)
-    method = choose("sdf_grid", frame, sign)
-    xp, (nx, ny, nz), total = namespace(mesh.device), shape, math.prod(shape)
-    try:
-        values = xp.empty(shape, mesh.dtype)
-    except MemoryError as error:
-        raise MemoryError(_too_large(mesh, resolution, spacing, total)) from error
-    rows = values.reshape(-1, nz)
-    x, y, z = (xp.asarray(origin[k] - shift[k] + step * np.arange(n)) for k, n in enumerate(shape))
-    height = max(1, BLOCK[mesh.device] // nz)
+    return mesh, *_layout(mesh, resolution, spacing, padding)
+
+
+def _band(narrow_band: float | None, step: float) -> float | None:
+    """Half the width of the band in world units."""
+    if narrow_band is None:
+        return None
+    expected = "None, or a finite number of at least 1"
+    width = _number("narrow_band", narrow_band, expected)
+    if not 1 <= width < math.inf:
+        raise ValueError(message("sdf_grid", "narrow_band", expected, reprlib.repr(narrow_band)))
+    return width * step
+
+
+def _samples(
+    frame: Mesh, shape: tuple[int, int, int], corner: np.ndarray, step: float
+) -> Iterator[tuple[slice, Points]]:
+    """Rows of samples, so many at a time as the scratch memory allows, and their points."""
+    xp, (nx, ny, nz) = namespace(frame.device), shape
+    x, y, z = (xp.asarray(corner[k] + step * np.arange(n)) for k, n in enumerate(shape))
+    height = max(1, BLOCK[frame.device] // nz)
     for start in range(0, nx * ny, height):
         row = xp.arange(start, min(start + height, nx * ny))
-        points = xp.empty((len(row), nz, 3), mesh.dtype)
+        points = xp.empty((len(row), nz, 3), frame.dtype)
         points[:, :, 0], points[:, :, 1], points[:, :, 2] = x[row // ny, None], y[row % ny, None], z
-        query = Points("sdf_grid", frame, points.reshape(-1, 3))
-        rows[start : start + len(row)] = distance(query, method).reshape(-1, nz)
-        if progress is not None:
-            progress((start + len(row)) * nz, total)
-    return SdfGrid(mesh.library.wrap(values), origin, step)
+        yield slice(start, start + len(row)), Points("sdf_grid", frame, points.reshape(-1, 3))
 
 
 def grid_format(path: Path, op: str) -> str:

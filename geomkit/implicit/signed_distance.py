@@ -107,11 +107,18 @@ def signed_distance_adjoint(
     q = Points("signed_distance", mesh, points)
     n, m = len(q), q.mesh
     adj = q.cotangent("adj_distance", adj_distance, (n,))
-    adj_points = zeros(q.device, (n, 3), q.dtype)
     if m.n_faces == 0:
-        return PointGradients(q.library.wrap(adj_points), q.library.wrap(zeros(q.device, (m.n_vertices, 3), q.dtype)))
+        zero = zeros(q.device, (n, 3), q.dtype), zeros(q.device, (m.n_vertices, 3), q.dtype)
+        return PointGradients(*map(q.library.wrap, zero))
     method = choose("signed_distance", m, sign)
     signed = distance(q, method) if result is None else q.cotangent("result", result, (n,))
+    return PointGradients(*map(q.library.wrap, adj_distance_of(q, method, signed, adj)))
+
+
+def adj_distance_of(q: Points, method: str, signed: Any, adj: Any) -> tuple[Any, Any]:
+    """`signed_distance.adjoint` on arrays of the mesh's device: cotangents of the points and of the vertices."""
+    n, m = len(q), q.mesh
+    adj_points = zeros(q.device, (n, 3), q.dtype)
     near = closest(q)
     normals = pseudonormals(m, "unsigned" if method == "unsigned" else "pseudonormal")
     adj_corners = q.empty(3, 3)
@@ -119,7 +126,7 @@ def signed_distance_adjoint(
         n, m.bvh.struct(), normals, m.vertices_array, m.faces_array, q.array, near.face, near.barycentric, near.feature,
         signed, METHODS[method], adj, adj_points, adj_corners,
     )  # fmt: skip
-    return PointGradients(q.library.wrap(adj_points), q.library.wrap(corners_to_vertices(m, near.face, adj_corners)))
+    return adj_points, corners_to_vertices(m, near.face, adj_corners)
 
 
 @primitive(differentiable=(), outputs=(), discrete=("inside",))

@@ -64,7 +64,24 @@ class Mesh:
         if not finite.all():
             points, triangles = _without_nonfinite(points, triangles, finite.all(axis=1), nonfinite)
         # Copies, which the caller has no other name for.
-        self._vertices, self._faces = frozen(points.copy()), frozen(triangles.copy())
+        self._hold(points.copy(), triangles.copy())
+
+    @classmethod
+    def adopt(cls, vertices: Any, faces: Any, library: Library) -> "Mesh":
+        """A mesh of arrays that geomkit has made and keeps no other name for: neither checked nor copied.
+
+        Args:
+            vertices: (V, 3) finite float32 or float64, C-contiguous, numpy.ndarray or cupy.ndarray.
+            faces: (F, 3) int32 in [0, V), likewise.
+            library: that of the caller.
+        """
+        mesh = cls.__new__(cls)
+        mesh._library = library
+        mesh._hold(vertices, faces)
+        return mesh
+
+    def _hold(self, vertices: Any, faces: Any) -> None:
+        self._vertices, self._faces = frozen(vertices), frozen(faces)
         self._earlier_topology: Topology | None = None
         self._earlier_bvh: Bvh | None = None
         self._derived: dict[str, Any] = {}

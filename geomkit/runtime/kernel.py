@@ -34,7 +34,12 @@ STRUCTS: dict[str, tuple[tuple[str, str], ...]] = {
     "Pseudonormals": (("faces", "P"), ("face_normals", "P"), ("edge_normals", "P"), ("vertex_normals", "P")),
 }
 _SCALARS = {"int": "i", "double": "d", "uint64": "Q"}
-_ARRAYS = {"int": np.dtype(np.int32), "double": np.dtype(np.float64), "uint64": np.dtype(np.uint64)}
+_ARRAYS = {
+    "int": np.dtype(np.int32),
+    "uint": np.dtype(np.uint32),
+    "double": np.dtype(np.float64),
+    "uint64": np.dtype(np.uint64),
+}
 _FLOAT = np.dtype(np.float32)
 _SCALAR, _STRUCT, _INPUT, _OUTPUT = range(4)  # kinds of parameters
 

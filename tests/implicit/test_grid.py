@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import geomkit as gk
-from geomkit.implicit import grid as module
+from geomkit.implicit import grid as module, narrow_band
 
 
 def box_distance(points: np.ndarray, half: float = 0.5) -> np.ndarray:
@@ -224,3 +224,95 @@ print((peak() - before) / values.nbytes, *values.shape)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     times, *shape = done.stdout.split()
     assert shape == ["192"] * 3 and 1 <= float(times) < 3, f"the peak is {times} times the output"
+
+
+# ---- narrow band
+
+
+@pytest.mark.parametrize("resolution", [20, 37])
+@pytest.mark.parametrize("band", [1, 2.5, 6])
+def test_narrow_band_is_the_dense_grid_cut(resolution, band):
+    for mesh in (gk.shapes.torus(dtype=np.float64), gk.shapes.box((1, 2, 0.05))):
+        dense = gk.sdf_grid(mesh, resolution=resolution)
+        narrow = gk.sdf_grid(mesh, resolution=resolution, narrow_band=band)
+        assert narrow.spacing == dense.spacing and narrow.values.dtype == dense.values.dtype
+        width = band * dense.spacing
+        np.testing.assert_allclose(narrow.values, np.clip(dense.values, -width, width), atol=1e-6)
+
+
+def test_narrow_band_blocks_do_not_show(monkeypatch):
+    mesh = gk.shapes.torus()
+    whole = gk.sdf_grid(mesh, resolution=40, narrow_band=3)
+    for largest, chunk in ((4, 1000), (16, 5000), (1, 1 << 18)):
+        monkeypatch.setattr(narrow_band, "LARGEST", largest)
+        monkeypatch.setitem(narrow_band.CHUNK, "cpu", chunk)
+        np.testing.assert_allclose(gk.sdf_grid(mesh, resolution=40, narrow_band=3).values, whole.values, atol=1e-6)
+
+
+def test_narrow_band_queries_few_points(monkeypatch):
+    points, query = [], narrow_band.distance
+    monkeypatch.setattr(narrow_band, "distance", lambda q, method: points.append(len(q)) or query(q, method))
+    calls = []
+    grid = gk.sdf_grid(
+        gk.shapes.icosphere(4), resolution=128, narrow_band=2, progress=lambda done, total: calls.append((done, total))
+    )
+    assert sum(points) < 0.12 * grid.values.size and calls[-1][0] == calls[-1][1]
+
+
+def test_narrow_band_without_sign():
+    grid = gk.sdf_grid(gk.shapes.grid(), resolution=20, padding=0.5, sign="unsigned", narrow_band=2)
+    assert grid.values.min() >= 0 and grid.values.max() == pytest.approx(2 * grid.spacing)
+
+
+@pytest.mark.parametrize(("value", "error"), [(0.5, ValueError), (np.nan, ValueError), ("a", TypeError)])
+def test_narrow_band_error(value, error):
+    with pytest.raises(error, match="sdf_grid: narrow_band: expected None, or a finite number of at least 1"):
+        gk.sdf_grid(gk.shapes.box(), resolution=8, narrow_band=value)
+
+
+# ---- gradients
+
+
+def crooked(dtype=np.float64):
+    """A mesh without symmetry: no sample is as near to one feature as to another."""
+    torus = gk.shapes.torus(major_sections=9, minor_sections=7, dtype=np.float64)
+    noise = np.random.default_rng(0).normal(scale=0.03, size=torus.vertices.shape)
+    return gk.Mesh((torus.vertices + noise).astype(dtype), torus.faces)
+
+
+def fixed_layout(mesh):
+    """Vertices that may move while the box of the mesh, and so the grid, stays."""
+    v = mesh.vertices
+    return ((v > v.min(axis=0)) & (v < v.max(axis=0))).all(axis=1)
+
+
+@pytest.mark.parametrize("band", [None, 2])
+def test_gradient(band):
+    mesh = crooked()
+    options = {"resolution": 9, "padding": 0.13, "narrow_band": band}
+    free = fixed_layout(mesh)
+    rng = np.random.default_rng(0)
+    adj = rng.normal(size=gk.sdf_grid(mesh, **options).values.shape)
+    g = gk.sdf_grid.adjoint(mesh, **options, adj_values=adj).vertices
+    for _ in range(5):
+        step = np.where(free[:, None], rng.normal(size=mesh.vertices.shape), 0) * 1e-6
+        values = [gk.sdf_grid(mesh.with_vertices(mesh.vertices + s * step), **options).values for s in (1, -1)]
+        assert (g * step).sum() == pytest.approx(((values[0] - values[1]) / 2 * adj).sum(), rel=1e-4)
+
+
+def test_gradient_is_that_of_the_samples(monkeypatch):
+    mesh = crooked(np.float32)
+    grid = gk.sdf_grid(mesh, resolution=12)
+    adj = np.random.default_rng(0).normal(size=grid.values.shape).astype(np.float32)
+    expected = gk.signed_distance.adjoint(mesh, coordinates(grid).reshape(-1, 3), adj_distance=adj.ravel()).vertices
+    calls = []
+    for block in (1 << 18, 300):
+        monkeypatch.setitem(module.BLOCK, "cpu", block)
+        g = gk.sdf_grid.adjoint(
+            mesh, resolution=12, adj_values=adj, progress=lambda done, total: calls.append((done, total))
+        )
+        np.testing.assert_allclose(g.vertices, expected, rtol=1e-4, atol=1e-4)
+    assert calls[-1] == (adj.size, adj.size)
+    assert (gk.sdf_grid.adjoint(mesh, resolution=12, adj_values=np.zeros_like(adj)).vertices == 0).all()
+    with pytest.raises(ValueError, match=r"sdf_grid.adjoint: adj_values: expected \("):
+        gk.sdf_grid.adjoint(mesh, resolution=12, adj_values=adj[1:])

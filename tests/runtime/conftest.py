@@ -19,6 +19,7 @@ SHIM = """
 #define __device__
 #define __global__
 #define __forceinline__ inline __attribute__((always_inline))
+#define __noinline__ inline __attribute__((noinline))
 struct Index { unsigned x; };
 static thread_local Index blockIdx, threadIdx, blockDim, gridDim;
 inline unsigned __float_as_uint(float a) { unsigned u; std::memcpy(&u, &a, 4); return u; }

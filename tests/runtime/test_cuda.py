@@ -333,6 +333,16 @@ def work_on_the_cpu():
     gk.closest_point.adjoint(mesh, points, adj_point=points, adj_distance=points[:, 0])
     gk.signed_distance.adjoint(mesh, points, adj_distance=points[:, 0])
     gk.winding_number.adjoint(open_mesh, points, adj_winding=points[:, 0])
+    field = np.random.default_rng(0).normal(size=(6, 7, 40)).astype(np.float32)
+    for boundary, topology, gradient in (("open", "table", "edge"), ("cap", "trilinear", "normal")):
+        surface = gk.marching_cubes(field, boundary=boundary, topology=topology)
+        gk.marching_cubes.adjoint(field, boundary=boundary, gradient=gradient, adj_vertices=surface.vertices)
+        field[3, 3, 3] = np.nan
+    normals = np.random.default_rng(1).normal(size=(*field.shape, 3)).astype(np.float32)
+    gk.dual_contouring.adjoint(field, normals, adj_vertices=gk.dual_contouring(field, normals).vertices)
+    for method in ("linear", "cubic"):
+        gk.interpolate_grid(field, 3 + points, method=method)
+        gk.interpolate_grid.adjoint(field, 3 + points, method=method, adj_value=points[:, 0], adj_gradient=points)
 
 
 def assert_alike(found, expected):
@@ -360,6 +370,7 @@ def test_emulated_launches(recorded, emulated):
         names.add(launched.name)
     assert {"pack_triangles", "fit_boxes", "split_ranges", "link_nodes", "build_frames", "fit_moments"} <= names
     assert {"closest_point_adj", "signed_distance_adj", "winding_number_points_adj", "sum_corners"} <= names
+    assert {"sample_signs", "live_cells", "count_rows", "marching_cubes_fwd", "marching_cubes_adj"} <= names
 
 
 # On a real device.

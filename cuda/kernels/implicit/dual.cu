@@ -1,0 +1,172 @@
+// Surface nets and dual contouring: a vertex a cell, from the points where the surface crosses the cell's edges.
+#include "../../implicit/dual.h"
+
+namespace gk {
+
+// Each item is a row: its cells with a vertex go to vertices[row + 1], its triangles to triangles[row + 1], and the cells, a
+// bit each, to cells.
+GK_KERNEL count_dual(int n, const real* samples, int nx, int ny, int nz, int pad, real level, const uint* words,
+                     const uint* live, int use_live, uint* cells, int* vertices, uint64* triangles) {
+    Grid grid = {samples, nx, ny, nz, pad, level};
+    Signs signs = {words, live, use_live, grid.rows_x(), grid.rows_y(), grid.length(), grid.words()};
+    GK_EACH(row, n) {
+        int i = row / signs.ny, j = row - i * signs.ny, v = 0, t = 0;
+        uint* own = cells + (uint64)row * signs.n;
+        bool uniform = is_uniform(signs, i, j);
+        for (int w = 0; w < signs.n; ++w) {
+            own[w] = 0;
+            if (uniform) continue;
+            Stretch s = stretch(signs, i, j, w);
+            if (s.empty) continue;
+            Quads q = quads_of(signs, i, j, w);
+            own[w] = s.cells;
+            v += count_bits(s.cells);
+            t += 2 * (count_bits(q.z) + count_bits(q.y) + count_bits(q.x));
+        }
+        vertices[(uint64)row + 1] = v;
+        triangles[(uint64)row + 1] = t;
+    }
+}
+
+// The box of a cell, in the world.
+GK_FN Vec3d cell_corner(const Grid& g, double sx, double sy, double sz, double ox, double oy, double oz, int i, int j, int k) {
+    return {ox + (i - g.pad) * sx, oy + (j - g.pad) * sy, oz + (k - g.pad) * sz};
+}
+
+// Each item is a row: the vertices of its cells. weight < 0 takes means; else normals are those of the crossings, and the
+// vertex stays within its cell.
+GK_KERNEL dual_vertices_fwd(int n, const real* samples, int nx, int ny, int nz, int pad, real level, double sx, double sy,
+                            double sz, double ox, double oy, double oz, const uint* words, const uint* live, int use_live,
+                            const int* first_edge, const int* first_cell, const real* points, const real* normals,
+                            double weight, real* vertices) {
+    Grid grid = {samples, nx, ny, nz, pad, level};
+    Signs signs = {words, live, use_live, grid.rows_x(), grid.rows_y(), grid.length(), grid.words()};
+    GK_EACH(row, n) {
+        int i = row / signs.ny, j = row - i * signs.ny, at = first_cell[row];
+        if (at == first_cell[row + 1]) continue;
+        EdgeNumbers numbers = EdgeNumbers::at(first_edge, signs, i, j);
+        for (int w = 0; w < signs.n; ++w) {
+            Stretch s = stretch(signs, i, j, w);
+            if (s.empty) continue;
+            for (uint rest = s.cells; rest; rest &= rest - 1) {
+                int k = lowest_bit(rest), id[12], m = numbers.of_cell(s, k, id);
+                Feature f = find_feature(points, normals, id, m, weight);
+                Vec3d p = f.mean + f.offset;
+                if (weight >= 0) {
+                    Vec3d low = cell_corner(grid, sx, sy, sz, ox, oy, oz, i, j, 32 * w + k);
+                    p = {clamp(p.x, low.x, low.x + sx), clamp(p.y, low.y, low.y + sy), clamp(p.z, low.z, low.z + sz)};
+                }
+                set_row(vertices, at++, to_real(p));
+            }
+            numbers.advance(s);
+        }
+    }
+}
+
+// Each item is every second row of every second slab: such rows have no edges in common, so what their cells send to the
+// points and normals of the crossings is added without conflict; `turn` is one of the four ways to choose them.
+GK_KERNEL dual_vertices_adj(int n, int turn, const real* samples, int nx, int ny, int nz, int pad, real level, double sx,
+                            double sy, double sz, double ox, double oy, double oz, const uint* words, const uint* live,
+                            int use_live, const int* first_edge, const int* first_cell, const real* points,
+                            const real* normals, double weight, const real* adj_vertices, real* adj_points,
+                            real* adj_normals) {
+    Grid grid = {samples, nx, ny, nz, pad, level};
+    Signs signs = {words, live, use_live, grid.rows_x(), grid.rows_y(), grid.length(), grid.words()};
+    int across = (signs.ny + 1 - (turn & 1)) / 2;
+    GK_EACH(item, n) {
+        int i = 2 * (item / across) + (turn >> 1), j = 2 * (item % across) + (turn & 1);
+        uint64 row_number = (uint64)i * signs.ny + j;
+        int at = first_cell[row_number];
+        if (at == first_cell[row_number + 1]) continue;
+        EdgeNumbers numbers = EdgeNumbers::at(first_edge, signs, i, j);
+        for (int w = 0; w < signs.n; ++w) {
+            Stretch s = stretch(signs, i, j, w);
+            if (s.empty) continue;
+            for (uint rest = s.cells; rest; rest &= rest - 1) {
+                int k = lowest_bit(rest), id[12], m = numbers.of_cell(s, k, id);
+                Vec3d g = to_double(row(adj_vertices, at++));
+                if (weight < 0) {
+                    for (int e = 0; e < m; ++e) add_row(adj_points, id[e], to_real((1.0 / m) * g));
+                    continue;
+                }
+                Feature f = find_feature(points, normals, id, m, weight);
+                Vec3d p = f.mean + f.offset, low = cell_corner(grid, sx, sy, sz, ox, oy, oz, i, j, 32 * w + k);
+                // Where the vertex is held back by the cell it does not move.
+                if (p.x < low.x || p.x > low.x + sx) g.x = 0;
+                if (p.y < low.y || p.y > low.y + sy) g.y = 0;
+                if (p.z < low.z || p.z > low.z + sz) g.z = 0;
+                // offset = A^-1 sum m (m . (p - mean)), with A = sum m m^T + weight m 1.
+                Vec3d y = f.solve(g), pull = {0, 0, 0};
+                for (int e = 0; e < m; ++e) {
+                    Vec3d normal = to_double(row(normals, id[e]));
+                    pull += dot(normal, y) * normal;
+                }
+                for (int e = 0; e < m; ++e) {
+                    Vec3d normal = to_double(row(normals, id[e])), to = to_double(row(points, id[e])) - f.mean;
+                    double along = dot(normal, y), miss = dot(normal, to - f.offset);
+                    add_row(adj_points, id[e], to_real((1.0 / m) * (g - pull) + along * normal));
+                    add_row(adj_normals, id[e], to_real(miss * y + along * (to - f.offset)));
+                }
+            }
+            numbers.advance(s);
+        }
+    }
+}
+
+// Two triangles of a quad whose corners go counter-clockwise as seen from larger values, or clockwise if `flip`; cut along
+// the shorter diagonal.
+GK_FN void set_quad(const real* vertices, const int* c, bool flip, int*& out) {
+    Vec3 p[4];
+    for (int k = 0; k < 4; ++k) p[k] = row(vertices, c[k]);
+    int s = dot(p[2] - p[0], p[2] - p[0]) <= dot(p[3] - p[1], p[3] - p[1]) ? 0 : 1;
+    int a = c[s], b = c[s + 1], d = c[s + 2], e = c[(s + 3) & 3];
+    out[0] = a, out[1] = flip ? d : b, out[2] = flip ? b : d;
+    out[3] = a, out[4] = flip ? e : d, out[5] = flip ? d : e;
+    out += 6;
+}
+
+// Each item is a row: the quads around its edges.
+GK_KERNEL dual_faces(int n, const real* samples, int nx, int ny, int nz, int pad, real level, const uint* words,
+                     const uint* live, int use_live, const uint* cells, const int* first_cell, const uint64* first_triangle,
+                     const real* vertices, int* faces) {
+    Grid grid = {samples, nx, ny, nz, pad, level};
+    Signs signs = {words, live, use_live, grid.rows_x(), grid.rows_y(), grid.length(), grid.words()};
+    GK_EACH(row, n) {
+        if (first_triangle[row] == first_triangle[(uint64)row + 1]) continue;
+        int i = row / signs.ny, j = row - i * signs.ny;
+        int* out = faces + 3 * first_triangle[row];
+        // Rows of cells around: this one, and those before it along y, along x, along both.
+        int number[4];
+        const uint* around[4];
+        for (int r = 0; r < 4; ++r) {
+            bool there = i >= (r >> 1) && j >= (r & 1);
+            uint64 other = there ? (uint64)row - (r & 1) - (uint64)(r >> 1) * signs.ny : row;
+            number[r] = first_cell[other];
+            around[r] = cells + other * signs.n;
+        }
+        for (int w = 0; w < signs.n; ++w) {
+            Quads q = quads_of(signs, i, j, w);
+            uint64 sign = signs.window(i, j, w);
+            for (uint rest = q.z | q.y | q.x; rest; rest &= rest - 1) {
+                int k = lowest_bit(rest), at[4];
+                bool flip = !(sign >> k & 1);
+                for (int r = 0; r < 4; ++r) at[r] = number[r] + count_bits(around[r][w] & ((1u << k) - 1));
+                if (q.z >> k & 1) {
+                    int c[4] = {at[3], at[1], at[0], at[2]};
+                    set_quad(vertices, c, flip, out);
+                }
+                if (q.y >> k & 1) {
+                    int c[4] = {at[2] - 1, at[2], at[0], at[0] - 1};
+                    set_quad(vertices, c, flip, out);
+                }
+                if (q.x >> k & 1) {
+                    int c[4] = {at[1] - 1, at[0] - 1, at[0], at[1]};
+                    set_quad(vertices, c, flip, out);
+                }
+            }
+            for (int r = 0; r < 4; ++r) number[r] += count_bits(around[r][w]);
+        }
+    }
+}
+
+}  // namespace gk
