@@ -51,7 +51,7 @@ GK_FN double double_of(uint64 a) {
 }
 #endif
 GK_FN double infinity() { return double_of(0x7ffull << 52); }
-// The power of two below a > 0; the least normal number below that.
+// The greatest power of two not above a > 0, or the least normal number.
 GK_FN double power_of_two(double a) { return max(double_of(bits_of(a) & 0x7ffull << 52), 0x1p-1022); }
 
 // On lanes these choose and compare lane by lane (lanes.h); mathematics written with them serves both.

@@ -82,7 +82,7 @@ template <class Visitor> GK_FN void walk_together(const Bvh& bvh, Block& block, 
 
     // Rays of one octant see the same sides of all boxes.
     Queue octants[8];
-    for (int k = 0; k < 8; ++k) octants[k] = {0, 0, 0, free, free + 8 * GROUPS}, free += GROUPS;
+    for (int k = 0; k < 8; ++k) octants[k] = {0, 0, 0, free, nullptr}, free += GROUPS;
     for (int k = 0; k * LANES < n; ++k) {
         const RayGroup& g = block.group[k];
         const uint all = (1u << min(LANES, n - k * LANES)) - 1;

@@ -32,6 +32,9 @@ enum Cull { CULL_NONE = 0, CULL_BACK = 1, CULL_FRONT = 2 };
 // than 5 EPSILON, a distance to a box by less than 8 EPSILON times the inverse direction: half of this would do.
 constexpr real REACH = 2, SLACK = 32 * EPSILON;
 
+// How far beyond its edge a triangle may be hit where the tree and exact arithmetic disagree.
+constexpr real OVERSHOOT = 8 * SLACK;
+
 // Components of a direction below this, against the largest, are zero: they move no ray by a rounding.
 constexpr real LEVEL = IS_FLOAT ? real(1e-18) : real(1e-100);
 
@@ -57,23 +60,24 @@ struct RayOf {
     int lane;
 };
 
-GK_FN Vec3d ray_origin(const Rays& rays, int i) { return to_double(row(rays.origins, i)); }
 GK_FN Vec3d ray_direction(const Rays& rays, int i) { return to_double(row(rays.directions, i)); }
 GK_FN double ray_t_min(const Rays& rays, int i) { return rays.t_min ? double(rays.t_min[i]) : rays.every_t_min; }
 GK_FN double ray_t_max(const Rays& rays, int i) { return rays.t_max ? double(rays.t_max[i]) : rays.every_t_max; }
 
-// A ray whose origin is out of reach starts where it is nearest to the centre, so that its precision is that of the mesh. `at`,
-// first and last receive where, unless that is too far away for a hit.
+// A ray whose origin is out of reach starts just before the mesh, so that its precision is that of the mesh. `at`, first and last
+// receive where. The answer is whether it comes near enough to the centre for a hit.
 GK_FN bool bring_near(const Bvh& bvh, const Rays& rays, int i, real* at, real& first, real& last) {
     Vec3d p = to_local(bvh, rays.origins, i), d = ray_direction(rays, i);
     double largest = max(max(abs(d.x), abs(d.y)), abs(d.z)), per_t = largest / bvh.scale;
     d = {d.x / largest, d.y / largest, d.z / largest};
     double start = -dot(p, d) / dot(d, d);
     p += start * d;
+    bool comes_near = dot(p, p) <= 0.26;
+    start -= 0.6, p += -0.6 * d;
     at[0] = real(p.x), at[1] = real(p.y), at[2] = real(p.z);
     first = real(clamp(ray_t_min(rays, i) * per_t - start, -4.0, 4.0)) - SLACK;
     last = real(clamp(ray_t_max(rays, i) * per_t - start, -4.0, 4.0)) + SLACK;
-    return dot(p, p) <= 0.26;
+    return comes_near;
 }
 
 // The origins and directions of a block, column by column; the last ray again up to a multiple of LANES.
@@ -116,15 +120,15 @@ GK_FN uint prepare(const Bvh& bvh, const Rays& rays, int i, int end, Vec3L p, Ve
     }
     const Lanes zero = splat(real(0)), one = splat(real(1)), level = splat(LEVEL), beyond = splat(real(4));
     Lanes largest = max(max(abs(d.x), abs(d.y)), abs(d.z));
-    const Lanes most = splat(INFINITE);
-    uint valid = bits((largest > zero) & (abs(d.x) <= most) & (abs(d.y) <= most) & (abs(d.z) <= most) & (abs(p.x) <= most) &
-                      (abs(p.y) <= most) & (abs(p.z) <= most) & (first <= splat(real(infinity()))) & (last <= splat(real(infinity()))));
+    const Lanes most = splat(real(infinity()));
+    uint valid = bits((largest > zero) & (abs(d.x) < most) & (abs(d.y) < most) & (abs(d.z) < most) & (abs(p.x) < most) &
+                      (abs(p.y) < most) & (abs(p.z) < most) & (first <= splat(real(infinity()))) & (last <= splat(real(infinity()))));
 
     // Nothing of the mesh lies beyond a distance of four.
-    Lanes per_t = min(max(largest * real(1 / bvh.scale), splat(TINY)), splat(1 / TINY));
+    Lanes per_t = largest * real(1 / bvh.scale);
     store(g.first, clamp(first * per_t, -beyond, beyond) - SLACK);
     store(g.last, clamp(last * per_t, -beyond, beyond) + SLACK);
-    uint far = ~bits(dot(p, p) <= splat(REACH * REACH)) & valid, missing = ~valid & ((1u << LANES) - 1);
+    uint far = ~bits((dot(p, p) <= splat(REACH * REACH)) & (per_t > splat(TINY)) & (per_t < splat(1 / TINY))) & valid, missing = ~valid & ((1u << LANES) - 1);
     if (far) {
         Rows<3> at;
         at.set(0, p.x), at.set(1, p.y), at.set(2, p.z);
@@ -279,7 +283,7 @@ GK_FN void pass_through(const Packet& packet, const RayOf& ray, int cull, const 
         }
         if (ONCE) hits = once(t, hits);
         Lanes low = min(min(t.z[0], t.z[1]), t.z[2]), high = max(max(t.z[0], t.z[1]), t.z[2]);
-        Lanes first = (backward ? -high : low) - SLACK, last = (backward ? -low : high) + SLACK;
+        Lanes first = (backward ? -high : low) - OVERSHOOT, last = (backward ? -low : high) + OVERSHOOT;
         hits &= bits((last >= splat(nearest)) & (first <= splat(farthest)));
         if (!hits) continue;
         Rows<5> rows;
@@ -300,20 +304,20 @@ struct Crossings {
 };
 
 // Where ray ray_of(lane) meets the face seen[lane].face, in double and in the world's coordinates: the tree's precision only
-// chose the triangle. Where the two disagree, within a rounding of an edge, and where the ray all but lies in the face's plane,
-// the weights that the tree saw hold.
+// chose the triangle. A ray that passes just beyond an edge meets the plane there, with weights of the edge. Where that is too
+// far from the triangle, and where the ray all but lies in its plane, the weights that the tree saw hold.
 template <class RayOf>
 GK_FN void cross_faces(const Bvh& bvh, const Mesh& mesh, const Rays& rays, const RayOf& ray_of, const Seen* const* seen, Crossings& out) {
     alignas(64) real a[3][LANES], b[3][LANES], c[3][LANES], from[3][LANES], to[3][LANES];
-    double length[LANES];
+    double unit_of[LANES];
     for (int lane = 0; lane < LANES; ++lane) {
         const int* f = mesh.faces + 3 * (uint64)seen[lane]->face;
         const real *p = mesh.vertices + 3 * (uint64)f[0], *q = mesh.vertices + 3 * (uint64)f[1], *r = mesh.vertices + 3 * (uint64)f[2];
         const real *o = rays.origins + 3 * (uint64)ray_of(lane), *d = rays.directions + 3 * (uint64)ray_of(lane);
         // In double, the square of a direction's length would leave the range of the numbers.
-        length[lane] = IS_FLOAT ? 1 : power_of_two(max(max(abs(d[0]), abs(d[1])), abs(d[2])));
+        unit_of[lane] = IS_FLOAT ? 1 : power_of_two(max(max(abs(d[0]), abs(d[1])), abs(d[2])));
         for (int k = 0; k < 3; ++k) a[k][lane] = p[k], b[k][lane] = q[k], c[k][lane] = r[k], from[k][lane] = o[k];
-        for (int k = 0; k < 3; ++k) to[k][lane] = IS_FLOAT ? d[k] : real(d[k] / length[lane]);
+        for (int k = 0; k < 3; ++k) to[k][lane] = IS_FLOAT ? d[k] : real(d[k] / unit_of[lane]);
     }
     auto wide = [](const real(*rows)[LANES]) { return Vec<DoubleLanes>{load_double(rows[0]), load_double(rows[1]), load_double(rows[2])}; };
     const DoubleLanes unit = splat_double(1 / bvh.scale), scale = splat_double(bvh.scale);
@@ -325,12 +329,19 @@ GK_FN void cross_faces(const Bvh& bvh, const Mesh& mesh, const Rays& rays, const
     store_double(clear, det * det - splat_double(1e-16) * dot(e1, e1) * dot(e2, e2) * dot(d, d));
     store_double(out.t, dot(e2, q) * inverse * scale), store_double(out.u, dot(s, p) * inverse), store_double(out.v, dot(d, q) * inverse);
     for (int lane = 0; lane < LANES; ++lane) {
-        if (!IS_FLOAT) out.t[lane] /= length[lane];
-        if (out.u[lane] >= 0 && out.v[lane] >= 0 && out.u[lane] + out.v[lane] <= 1 && clear[lane] > 0) continue;
+        if (!IS_FLOAT) out.t[lane] /= unit_of[lane];
+        double u = out.u[lane], v = out.v[lane];
+        if (u >= 0 && v >= 0 && u + v <= 1 && clear[lane] > 0) continue;
         auto at = [&](const real(*rows)[LANES]) { return Vec3d{double(rows[0][lane]), double(rows[1][lane]), double(rows[2][lane])}; };
         Vec3d along = at(to);
-        double u = seen[lane]->u, v = seen[lane]->v;
-        out.t[lane] = dot((1 - u - v) * (at(a) - at(from)) + u * (at(b) - at(from)) + v * (at(c) - at(from)), along) / dot(along, along) / length[lane];
+        double w0 = max(1 - u - v, 0.0), w1 = max(u, 0.0), w2 = max(v, 0.0), sum = w0 + w1 + w2;
+        Vec3d beyond = (w1 / sum - u) * (at(b) - at(a)) + (w2 / sum - v) * (at(c) - at(a));
+        if (clear[lane] > 0 && length(beyond) <= OVERSHOOT / 2 * bvh.scale) {
+            out.u[lane] = w1 / sum, out.v[lane] = w2 / sum;
+            continue;
+        }
+        u = seen[lane]->u, v = seen[lane]->v;
+        out.t[lane] = dot((1 - u - v) * (at(a) - at(from)) + u * (at(b) - at(from)) + v * (at(c) - at(from)), along) / dot(along, along) / unit_of[lane];
         out.u[lane] = u, out.v[lane] = v;
     }
 }

@@ -41,6 +41,7 @@ class RayMeshIntersector:
     - It counts a hit on a shared edge or vertex exactly once, as if the ray were moved by an infinitesimal amount, so
       a line through a closed mesh has an even number of hits. A ray that only touches the mesh, at its rim or
       silhouette, may then have no hit, or two; the first hit and `intersects_any` do see it.
+    - A ray that is not finite is a ValueError; `ray_pyembree` says that it misses.
     - Vertices of float64, as trimesh's are, are worked on in float64.
     - `contains_points` is `geomkit.contains`: on meshes with holes and overlaps it goes by the winding number, and
       warns where nothing is enclosed.

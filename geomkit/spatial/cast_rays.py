@@ -44,13 +44,13 @@ class Hits:
     """
 
     def __init__(self, q: RayQuery, t: Any, face: Any, barycentric: Any, normal: Any):
-        self._query = q
+        self._mesh, self._library = q.mesh, q.library
         wrap = q.library.wrap
         self.t, self.face, self.barycentric, self.normal = wrap(t), wrap(face), wrap(barycentric), wrap(normal)
         self._arrays = face, barycentric
 
     def __len__(self) -> int:
-        return len(self._query)
+        return len(self._arrays[0])
 
     def __repr__(self) -> str:
         return f"Hits({len(self)} rays, {int((self._arrays[0] >= 0).sum())} hits)"
@@ -58,14 +58,14 @@ class Hits:
     @property
     def hit(self) -> Any:
         """(N,) bool, whether each ray hits."""
-        return self._query.library.wrap(self._arrays[0] >= 0)
+        return self._library.wrap(self._arrays[0] >= 0)
 
     @property
     def position(self) -> Any:
         """(N, 3) points hit, inf for a miss. `cast_rays.adjoint` takes their cotangent."""
-        position = self._interpolated(self._query.mesh.vertices_array)
+        position = self._interpolated(self._mesh.vertices_array)
         position[self._arrays[0] < 0] = np.inf
-        return self._query.library.wrap(position)
+        return self._library.wrap(position)
 
     def interpolate(self, attribute: Any) -> Any:
         """An attribute of the vertices at each hit.
@@ -89,23 +89,23 @@ class Hits:
             >>> hits.interpolate(gk.shapes.box().vertices[:, 2]).tolist()
             [0.5]
         """
-        q = self._query
+        mesh = self._mesh
         try:
-            shape = (q.mesh.n_vertices, *np.shape(attribute)[1:])
+            shape = (mesh.n_vertices, *np.shape(attribute)[1:])
         except ValueError:
-            expected = f"({q.mesh.n_vertices}, ...) numbers"
+            expected = f"({mesh.n_vertices}, ...) numbers"
             raise ValueError(message("Hits.interpolate", "attribute", expected, "rows of several lengths")) from None
         values = as_array(
-            attribute, op="Hits.interpolate", name="attribute", shape=shape, dtype=q.dtype, device=q.device
+            attribute, op="Hits.interpolate", name="attribute", shape=shape, dtype=mesh.dtype, device=mesh.device
         )
-        return q.library.wrap(self._interpolated(values))
+        return self._library.wrap(self._interpolated(values))
 
     def _interpolated(self, values: Any) -> Any:
-        q, (face, barycentric) = self._query, self._arrays
-        out = zeros(q.device, (len(q), *values.shape[1:]), q.dtype)
-        hit = namespace(q.device).flatnonzero(face >= 0)
+        mesh, (face, barycentric) = self._mesh, self._arrays
+        out = zeros(mesh.device, (len(self), *values.shape[1:]), mesh.dtype)
+        hit = namespace(mesh.device).flatnonzero(face >= 0)
         u, v = barycentric[hit].T.reshape(2, -1, *(1,) * (values.ndim - 1))
-        corners = q.mesh.faces_array[face[hit]]
+        corners = mesh.faces_array[face[hit]]
         a, b, c = (values[corners[:, k]] for k in range(3))
         out[hit] = a + u * (b - a) + v * (c - a)
         return out
@@ -130,7 +130,8 @@ def cast_rays(
     """The closest hit of each ray on a triangle mesh: what range sensors, cameras and picking see.
 
     No ray passes between faces that share an edge or a corner. To know only whether something is in the way use
-    `occluded`; for all hits `count_hits` and `all_hits`.
+    `occluded`; for all hits `count_hits` and `all_hits`. From a point on the mesh, such as an earlier hit, start at
+    t_min > 0 (1e-6 of the mesh's size), or rounding decides whether the same face is hit again.
 
     Args:
         mesh: a Mesh, or any object with `.vertices` and `.faces`.
@@ -144,14 +145,15 @@ def cast_rays(
         A record in the library of `origins`, its floats in the mesh's precision: `.t` (N,), inf for a miss; `.face`
         (N,) int32, -1 for a miss; `.barycentric` (N, 2), the weights u and v of corners 1 and 2; `.normal` (N, 3), the
         unit normal of the face, not turned to the ray; `.position` (N, 3); `.hit` (N,) bool; `.interpolate(attribute)`.
-        t, u and v are computed in float64 from the numbers given and rounded once. Which of two faces is hit within a
-        rounding (1e-7 of the mesh's size in float32) of their edge is up to that rounding. The answer to a ray does
-        not depend on the other rays of the call; of hits at the same t the lowest face is the one.
+        t, u and v are computed in float64 from the numbers given and rounded once; t is inf, too, where it does not fit
+        the precision. Which of two faces is hit within a rounding (1e-7 of the mesh's size in float32) of their edge is
+        up to that rounding. The answer to a ray does not depend on the other rays of the call; of hits at the same t
+        the lowest face is the one. A face seen exactly edge-on is not hit: those beyond its edges are, if any.
 
     Gradients:
         origins, directions and mesh.vertices, through t, barycentric, normal and position, for the face hit. A miss
-        sends 0. Below a sine of 1e-6 between ray and face the derivative is bounded as if there; a ray in the plane of
-        its face sends 0. What changes where a silhouette moves is not part of it.
+        sends 0. Below a sine of 1e-6 between ray and face the derivative is bounded as if there; where no digit of the
+        sine is left it is 0. What changes where a silhouette moves is not part of it.
 
     Raises:
         ValueError: wrong shape, numbers that are not finite, a direction that is zero, or another device than the
@@ -222,7 +224,11 @@ def cast_rays_adjoint(
         q.cotangent("adj_normal", adj_normal, (n, 3)),
         q.cotangent("adj_position", adj_position, (n, 3)),
     )
-    t, face, barycentric = closest_hits(q)[:3] if result is None else known_hits(q, result)
+    if result is None:
+        t, face, barycentric, _ = closest_hits(q)
+    else:
+        q.check_all()
+        t, face, barycentric = known_hits(q, result)
     adj_origins, adj_directions, adj_corners = q.empty(3), q.empty(3), q.empty(3, 3)
     cast_rays_adj(
         n, q.mesh_struct(), q.mesh.bvh.scale, q.directions, t, face, barycentric, *cotangents, adj_origins,

@@ -35,7 +35,8 @@ def occluded(
     """Whether anything of a triangle mesh is in the way of each ray: shadows, line of sight.
 
     Faster than `cast_rays`, since any hit will do; the two agree on what is a hit. From a point p to a point q: origin
-    p, direction q - p, t_max=1.
+    p, direction q - p, t_max=1; where p or q lies on the mesh, t_min=1e-6 and t_max=1 - 1e-6, lest rounding decide
+    whether the mesh hides itself.
 
     Args:
         mesh, origins, directions, t_min, t_max, cull: as in `cast_rays`.
@@ -67,7 +68,8 @@ def count_hits(
 
     A shared edge or corner counts once: the ray is taken as if moved by an infinitesimal step that meets none. So any
     line (t_min=-inf) goes through a closed mesh an even number of times, and through the rim of an open one 0 times or
-    once. (`cast_rays` and `occluded` count both faces at an edge, lest a ray get through.)
+    once. (`cast_rays` and `occluded` count both faces at an edge, lest a ray get through.) In float32 this holds for
+    features down to 1e-20 of the mesh's size.
 
     Args:
         mesh, origins, directions, t_min, t_max, cull: as in `cast_rays`.

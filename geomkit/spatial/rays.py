@@ -68,7 +68,8 @@ class RayQuery(Query):
         """Raise a ValueError if the kernel has met a ray that is none."""
         if len(self) and int(self.invalid.max()) >= 0:
             self.check_all()
-            got = f"ray {int(self.invalid.max())}, whose square overflows in units of the mesh's size"
+            first = int(self.invalid[self.invalid >= 0].min())
+            got = f"ray {first}, whose square overflows in units of the mesh's size"
             raise ValueError(message(self.op, "origins", "origins nearer to the mesh", got))
 
     def check_all(self) -> None:

@@ -31,6 +31,40 @@ def test_edge_directions_of_any_length(length):
     assert np.allclose(t * length, 1.5, rtol=1e-12)
 
 
+@pytest.mark.parametrize("direction", [1e-38, 1e-30, 1e30])
+def test_edge_bounds_of_directions_of_any_length(direction):
+    """The box is hit at t = 0.5 / |d|, and t_max says before or after that, up to what float32 can say."""
+    rays = [[0.1, 0.2, 1.0]], [[0, 0, -direction]]
+    after = np.float32(0.51 / np.float64(np.float32(direction)))
+    assert gk.occluded(gk.shapes.box(), *rays, t_max=after).tolist() == [True]
+    assert gk.occluded(gk.shapes.box(), *rays, t_max=0.98 * after - np.float32(0.01) * after).tolist() == [False]
+
+
+@pytest.mark.parametrize("distance", [0.0, 1.5, 3.0, 1e4])
+def test_value_of_rays_to_vertices_and_edges(distance):
+    """Where the tree may take a neighbour's face, t is still that of the corner or the point on the edge aimed at."""
+    mesh = gk.shapes.icosphere(4)
+    rng = np.random.default_rng(0)
+    ends = mesh.faces[rng.integers(0, mesh.n_faces, 20000)]
+    corners = np.float64(mesh.vertices[ends])
+    weight = rng.choice([0, 0.5, 1], (20000, 1)) * rng.random((20000, 1))
+    target = np.float32((1 - weight) * corners[:, 0] + weight * corners[:, 1])
+    away = rng.normal(size=(20000, 3))
+    origins = np.float32(distance * away / np.linalg.norm(away, axis=1, keepdims=True))
+    directions = np.float32(target - origins)
+    hits = gk.cast_rays(mesh, origins, directions, t_max=1.5)
+    # Only faces of that corner or edge: from outside, the sphere's other side may be nearer.
+    face, along = hits.face, np.float64(directions)
+    aimed = (ends[:, :1] == mesh.faces[face]).any(axis=1) & (ends[:, 1:2] == mesh.faces[face]).any(axis=1)
+    length = np.linalg.norm(along, axis=1)
+    seen = hits.hit & aimed & (np.abs((hits.normal * along).sum(1)) > 0.05 * length)
+    assert seen.sum() > 3000
+    normal, start = np.float64(mesh.face_normals[face[seen]]), np.float64(mesh.vertices[mesh.faces[face[seen], 0]])
+    plane = (normal * (start - origins[seen])).sum(1) / (normal * along[seen]).sum(1)
+    error = np.abs(hits.t[seen] - plane) * length[seen]
+    assert error.max() <= 4 * 2.0**-23 * (mesh.diagonal + distance) / 0.05
+
+
 @pytest.mark.parametrize("scale", [1e-160, 1e80, 1e150])
 def test_gradient_at_any_scale(scale):
     box = gk.shapes.box(dtype=np.float64)
@@ -73,6 +107,19 @@ def test_gradient_of_nan_is_nan():
     for name, shape in names.items():
         gradient = gk.cast_rays.adjoint(gk.shapes.box(), AT, DOWN, **{name: np.full((1, *shape), np.nan)})
         assert np.isnan(gradient.vertices).any(), name
+
+
+def test_error_names_the_first_ray_that_is_too_far():
+    origins = np.tile([0.0, 0, 1], (40000, 1)).astype(np.float32)
+    origins[[5, 30000]] = 3e38
+    with pytest.raises(ValueError, match="^cast_rays: origins: expected origins nearer to the mesh, got ray 5, whose"):
+        gk.cast_rays(gk.Mesh(gk.shapes.box().vertices * np.float32(1e-3), gk.shapes.box().faces), origins, DOWN * 40000)
+
+
+def test_error_of_rays_beside_a_result():
+    hits = gk.cast_rays(gk.shapes.box(), AT, DOWN)
+    with pytest.raises(ValueError, match="^cast_rays: directions: expected directions that are not zero"):
+        gk.cast_rays.adjoint(gk.shapes.box(), AT, [[0, 0, 0]], adj_t=[1], result=hits)
 
 
 def test_error_forms():
