@@ -18,7 +18,7 @@ from geomkit.files import destination
 
 app = typer.Typer(
     name="geomkit",
-    help="Signed distance, closest points, winding numbers and ray hits of triangle meshes.",
+    help="Rays, signed distances, closest points and isosurfaces of triangle meshes.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -39,7 +39,7 @@ def options(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
-    """Signed distance, closest points, winding numbers and ray hits of triangle meshes."""
+    """Rays, signed distances, closest points and isosurfaces of triangle meshes."""
     if version:
         print(geomkit.__version__)
         raise typer.Exit
