@@ -80,22 +80,20 @@ template <class Visitor> GK_FN void walk_together(const Bvh& bvh, Block& block, 
     const Waiting* end = free + LISTED;
     int size = 0;
 
-    // Rays of one octant see the same sides of all boxes.
+    // Rays of one octant see the same sides of all boxes. Groups of several octants have little in common: each ray alone.
     Queue octants[8];
     for (int k = 0; k < 8; ++k) octants[k] = {0, 0, 0, free, nullptr}, free += GROUPS;
     for (int k = 0; k * LANES < n; ++k) {
         const RayGroup& g = block.group[k];
-        const uint all = (1u << min(LANES, n - k * LANES)) - 1;
-        for (uint left = all; left;) {
-            int octant = g.octant == MIXED ? g.negative[lowest_bit(left)] : g.octant;
-            uint mask = all;
-            for (int lane = 0; lane < LANES && g.octant == MIXED; ++lane) mask &= ~(uint(g.negative[lane] != octant) << lane);
-            Queue& queue = octants[octant];
-            Waiting& w = queue.first[queue.size++];
-            store(w.near, load(g.first)), w.group = k, w.mask = mask;
-            queue.rays += count_bits(mask);
-            left &= ~mask;
+        const int count = min(LANES, n - k * LANES);
+        if (g.octant == MIXED) {
+            for (int lane = 0; lane < count; ++lane) walk(bvh, 0, k * LANES + lane, block, visit);
+            continue;
         }
+        Queue& queue = octants[g.octant];
+        Waiting& w = queue.first[queue.size++];
+        store(w.near, load(g.first)), w.group = k, w.mask = (1u << count) - 1;
+        queue.rays += count;
     }
     for (int k = 0; k < 8; ++k)
         if (octants[k].size) octants[k].free = free, stack[size++] = octants[k];
