@@ -9,7 +9,7 @@ import numpy as np
 from geomkit.errors import SignWarning, message, warn
 from geomkit.mesh.mesh import Mesh
 from geomkit.mesh.report import sign_method
-from geomkit.runtime.device import empty, namespace
+from geomkit.runtime.device import address, empty, namespace
 from geomkit.runtime.kernel import Kernel
 from geomkit.spatial.query import Points, n_groups
 from geomkit.spatial.winding_number import winding
@@ -184,7 +184,7 @@ class Pseudonormals:
         edge_pseudonormals(mesh.n_faces, face_normals, xp.asarray(topology.edge_twin), edge_normals)
         self._tables = (welded.faces_array, face_normals, edge_normals, vertex_normals)
         self.dtype, self.device = mesh.dtype, mesh.device
-        self.fields = tuple(t.ctypes.data if mesh.device == "cpu" else t.data.ptr for t in self._tables)
+        self.fields = tuple(map(address, self._tables))
 
 
 class NoPseudonormals:

@@ -23,6 +23,13 @@ def device_of(array: Any) -> str:
     return "cpu" if isinstance(array, np.ndarray) else "cuda"
 
 
+def address(array: Any) -> int:
+    """Where an array's numbers lie, as a pointer in a structure that a kernel takes; 0 for None."""
+    if array is None:
+        return 0
+    return array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr
+
+
 def empty(device: str, shape: int | tuple[int, ...], dtype: Any) -> Any:
     return namespace(device).empty(shape, dtype)
 

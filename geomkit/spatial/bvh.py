@@ -11,7 +11,7 @@ import numpy as np
 from geomkit.arrays import to_host
 from geomkit.mesh.box import point_bounds
 from geomkit.runtime import host
-from geomkit.runtime.device import empty, namespace, sort_order
+from geomkit.runtime.device import address, empty, namespace, sort_order
 from geomkit.runtime.kernel import Kernel
 
 pack_triangles = Kernel(
@@ -260,7 +260,7 @@ class BvhStruct:
         self.dtype, self.device, self.levels = bvh.dtype, bvh.device, bvh.levels
         arrays = (bvh.nodes, bvh.packets, *(getattr(bvh, p) if p in parts else None for p in ("frames", "moments")))
         self._keep_alive = arrays
-        self.fields = (*(_address(a) for a in arrays), *bvh.center.tolist(), bvh.scale)
+        self.fields = (*(address(a) for a in arrays), *bvh.center.tolist(), bvh.scale)
 
 
 def _scale(vertices: Any, size: float | None) -> float:
@@ -268,12 +268,6 @@ def _scale(vertices: Any, size: float | None) -> float:
     if size is None:
         size = math.dist(*point_bounds(vertices).tolist()) if len(vertices) else 0.0
     return math.ldexp(1.0, math.frexp(size)[1]) if size > 0 else 1.0
-
-
-def _address(array: Any) -> int:
-    if array is None:
-        return 0
-    return array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr
 
 
 def code_grid(points: Any, bits: int) -> tuple[list[float], list[float]]:

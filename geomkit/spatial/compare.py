@@ -9,7 +9,7 @@ import numpy as np
 from geomkit.arrays import as_array, library_of, precision_of
 from geomkit.autodiff.primitive import primitive
 from geomkit.errors import message
-from geomkit.mesh.mesh import Mesh
+from geomkit.mesh.mesh import Mesh, as_mesh
 from geomkit.runtime.device import namespace
 from geomkit.spatial.closest_point import closest_point
 from geomkit.spatial.sample_surface import sample_surface
@@ -33,7 +33,7 @@ class _Side:
         self.is_mesh = isinstance(given, Mesh) or (hasattr(given, "vertices") and hasattr(given, "faces"))
         self.samples, self.seed, self.vertices = samples, seed, vertices
         if self.is_mesh:
-            self.mesh = given if isinstance(given, Mesh) else Mesh(given)
+            self.mesh = as_mesh(given)
             self.empty = self.mesh.n_faces == 0
             drawn = [] if self.empty else [self._own(sample_surface(self.mesh, samples, seed=seed).points)]
             xp = namespace(self.mesh.device)

@@ -9,7 +9,7 @@ import numpy as np
 from geomkit.arrays import as_array
 from geomkit.errors import message
 from geomkit.runtime import host
-from geomkit.runtime.device import empty
+from geomkit.runtime.device import address, empty
 from geomkit.spatial.query import Query
 
 __all__ = ["RayQuery", "RaysStruct"]
@@ -89,8 +89,8 @@ class RaysStruct:
 
     def __init__(self, q: RayQuery):
         self.dtype, self.device = q.dtype, q.device
-        bounds = [(0, b) if isinstance(b, float) else (_address(b), 0.0) for b in (q.t_min, q.t_max)]
-        self.fields = (_address(q.origins), _address(q.directions), *(b[0] for b in bounds), *(b[1] for b in bounds))
+        bounds = [(0, b) if isinstance(b, float) else (address(b), 0.0) for b in (q.t_min, q.t_max)]
+        self.fields = (address(q.origins), address(q.directions), *(b[0] for b in bounds), *(b[1] for b in bounds))
 
 
 class MeshStruct:
@@ -98,8 +98,4 @@ class MeshStruct:
 
     def __init__(self, q: RayQuery):
         self.dtype, self.device = q.dtype, q.device
-        self.fields = _address(q.mesh.vertices_array), _address(q.mesh.faces_array)
-
-
-def _address(array: Any) -> int:
-    return array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr
+        self.fields = address(q.mesh.vertices_array), address(q.mesh.faces_array)

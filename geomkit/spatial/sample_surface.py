@@ -61,7 +61,8 @@ def sample_surface(mesh: Mesh, n: int, *, seed: int = 0) -> SurfaceSamples:
     face, weights = xp.asarray(face), xp.asarray(weights).astype(mesh.dtype)
     corners = mesh.vertices_array[mesh.faces_array[face]]
     points = (weights[:, :, None] * corners).sum(axis=1)
-    return SurfaceSamples(*map(mesh.library.wrap, (points, face, weights, _normals(corners))))
+    normals = xp.asarray(mesh.face_normals)[face]
+    return SurfaceSamples(*map(mesh.library.wrap, (points, face, weights, normals)))
 
 
 @sample_surface.define_adjoint
@@ -129,13 +130,3 @@ def _drawn(mesh: Any, n: int, seed: int) -> tuple[Mesh, int, np.ndarray, np.ndar
         if number < 0:
             raise ValueError(message("sample_surface", name, "an integer of at least 0", str(number)))
     return mesh, operator.index(n), *draw(mesh, operator.index(n), operator.index(seed))
-
-
-def _normals(corners: Any) -> Any:
-    """(N, 3) unit normals of triangles (N, 3, 3), in float64 and rounded once."""
-    wide = corners.astype(np.float64)
-    e, f = wide[:, 1] - wide[:, 0], wide[:, 2] - wide[:, 0]
-    k, m = [1, 2, 0], [2, 0, 1]
-    normal = e[:, k] * f[:, m] - e[:, m] * f[:, k]
-    length = ((normal * normal).sum(axis=1, keepdims=True)) ** 0.5
-    return (normal / (length + (length == 0))).astype(corners.dtype)
