@@ -2,6 +2,7 @@
 
 from geomkit import compat as compat
 from geomkit.autodiff.gradcheck import gradcheck as gradcheck
+from geomkit.autodiff.tape import Tape as Tape
 from geomkit.errors import DeviceError as DeviceError, MeshError as MeshError, SignWarning as SignWarning
 from geomkit.implicit.dual import dual_contouring as dual_contouring, surface_nets as surface_nets
 from geomkit.implicit.grid import SdfGrid as SdfGrid, sdf_grid as sdf_grid

@@ -13,8 +13,20 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from geomkit.errors import DeviceError, message, missing_package
+from geomkit.tensors import is_transformed, tensor_array
 
-__all__ = ["Library", "as_array", "describe", "frozen", "library_of", "precision_of", "to_host"]
+__all__ = [
+    "Library",
+    "Recorded",
+    "as_array",
+    "describe",
+    "frozen",
+    "imported",
+    "library_of",
+    "precision_of",
+    "to_host",
+    "tracker_of",
+]
 
 INT32 = np.iinfo(np.int32)
 
@@ -36,6 +48,18 @@ def describe(x: Any) -> str:
     if x is None or not hasattr(x, "shape") or not hasattr(x, "dtype"):
         return "None" if x is None else type(x).__name__
     return f"{tuple(x.shape)} {str(x.dtype).removeprefix('torch.')}"
+
+
+class Recorded:
+    """An array that a tape knows: `gk.Tape` makes them.
+
+    Attributes:
+        value: the numpy.ndarray or cupy.ndarray.
+        live: whether a tape is recording what is computed from it.
+    """
+
+    value: Any
+    live: bool
 
 
 @dataclass(frozen=True)
@@ -91,7 +115,7 @@ class Library:
                 "jax: a float64 result needs jax.config.update('jax_enable_x64', True), or a float32 mesh and inputs"
             )
         if isinstance(array, np.ndarray):
-            return jax.device_put(array, next(iter(self.like.devices())))
+            return jax.device_put(array, None if _is_traced(self.like) else next(iter(self.like.devices())))
         return jax.dlpack.from_dlpack(array)
 
 
@@ -106,6 +130,8 @@ def library_of(*xs: Any) -> Library:
         Library(name='numpy', device='cpu')
     """
     for x in xs:
+        if isinstance(x, Recorded):
+            x = x.value
         if x is None or isinstance(x, (np.ndarray, np.generic, list, tuple, int, float)):
             continue
         if compat.is_cupy_array(x):
@@ -172,16 +198,15 @@ def as_array(
     def refuse(error: type[Exception], got: str, wanted: str = expected) -> Exception:
         return error(message(op, name, wanted, got))
 
-    if _tracks_gradients(x):
-        raise refuse(
-            TypeError,
-            f"{describe(x)} {_gradient_words(x)}",
-            "values that do not track gradients (detach them, and take gradients from the explicit .adjoint pair)",
-        )
+    tracker = tracker_of(x)
+    if tracker:
+        got = {"torch": "with requires_grad=True", "jax": "traced by jax", "tape": "recorded by a tape"}[tracker]
+        wanted = "values that do not track gradients, as none are sent back here"
+        raise refuse(TypeError, f"{describe(x)} {got}", wanted)
     if isinstance(x, np.ma.MaskedArray) and np.ma.is_masked(x):
         raise refuse(ValueError, f"{describe(x)} with masked entries")
     try:
-        array = _import(x)
+        array = imported(x)
     except ValueError as error:
         raise refuse(ValueError, describe(x)) from error
     if array is None or not (array.dtype.kind in "fiu" or array.dtype.name.startswith(("bfloat", "float"))):
@@ -205,14 +230,28 @@ def as_array(
         raise refuse(ValueError, "values too large for it", f"{expected} in the range of {dtype}") from error
 
 
-def _import(x: Any) -> Any:
+def tracker_of(x: Any) -> str:
+    """Who follows gradients through an array: "torch", "jax", "tape", or "" for nobody."""
+    if isinstance(x, (np.ndarray, list, tuple, float, int, str)) or x is None:
+        return ""
+    if isinstance(x, Recorded):
+        return "tape" if x.live else ""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(x, torch.Tensor):
+        return "torch" if (x.requires_grad and torch.is_grad_enabled()) or is_transformed(x) else ""
+    return "jax" if _is_traced(x) else ""
+
+
+def imported(x: Any) -> Any:
     """x as a NumPy or CuPy array of any layout and dtype, on the device it is on; None when it is no array."""
     if isinstance(x, np.ndarray):
         return np.asarray(x)
+    if isinstance(x, Recorded):
+        return x.value
     if compat.is_cupy_array(x):
         return x
     if compat.is_torch_array(x):
-        return _import_torch(x)
+        return tensor_array(x)
     if compat.is_jax_array(x):
         return _cupy().from_dlpack(x) if library_of(x).device == "cuda" else np.asarray(x)
     if x is None or isinstance(x, (str, bytes)):
@@ -222,19 +261,6 @@ def _import(x: Any) -> Any:
     if hasattr(x, "__dlpack__") and not hasattr(x, "__array__") and not hasattr(x, "__array_interface__"):
         return np.from_dlpack(x)
     return np.asarray(x)
-
-
-def _import_torch(x: Any) -> Any:
-    import torch
-
-    if x.layout != torch.strided or x.is_quantized:
-        x = x.to_dense() if x.layout != torch.strided else x.dequantize()
-    if x.dtype == torch.bfloat16:
-        x = x.float()
-    x = x.detach().resolve_conj().resolve_neg()
-    if x.device.type == "cuda":
-        return _cupy().from_dlpack(x)
-    return x.cpu().numpy()
 
 
 def _reshaped_if_empty(array: Any, shape: tuple[str | int, ...]) -> Any:
@@ -255,14 +281,6 @@ def _fits(actual: tuple[int, ...], shape: tuple[str | int, ...]) -> bool:
         return False
     lengths: dict[str, int] = {}
     return all(a == (n if isinstance(n, int) else lengths.setdefault(n, a)) for a, n in zip(actual, shape, strict=True))
-
-
-def _tracks_gradients(x: Any) -> bool:
-    return (compat.is_torch_array(x) and x.requires_grad) or _is_traced(x)
-
-
-def _gradient_words(x: Any) -> str:
-    return "traced by jax" if _is_traced(x) else "with requires_grad=True"
 
 
 def _is_traced(x: Any) -> bool:

@@ -281,8 +281,8 @@ class TestTorch:
 
     def test_error_requires_grad(self, torch):
         text = (
-            "closest_point: points: expected values that do not track gradients (detach them, and take gradients "
-            "from the explicit .adjoint pair), got (4, 3) float32 with requires_grad=True"
+            "closest_point: points: expected values that do not track gradients, as none are sent back here, "
+            "got (4, 3) float32 with requires_grad=True"
         )
         given = torch.zeros(4, 3, requires_grad=True)
         with refuses(TypeError, text):
@@ -315,8 +315,8 @@ class TestJax:
 
     def test_error_traced(self, jax):
         text = (
-            "closest_point: points: expected values that do not track gradients (detach them, and take gradients "
-            "from the explicit .adjoint pair), got (4, 3) float32 traced by jax"
+            "closest_point: points: expected values that do not track gradients, as none are sent back here, "
+            "got (4, 3) float32 traced by jax"
         )
         for transform in (jax.jit, lambda f: jax.grad(lambda x: f(x).sum())):
             # (jax adds words of its own behind the message.)

@@ -116,7 +116,11 @@ class _Net:
         return adj_points, adj_normals
 
 
-@primitive(differentiable=("field", "level", "spacing", "origin"), outputs=("vertices",), discrete=("faces",))
+@primitive(
+    differentiable=("field", "level", "spacing", "origin"),
+    outputs={"vertices": "real ? 3"},
+    discrete={"faces": "int32 ? 3"},
+)
 def surface_nets(
     field: Any,
     level: Any = 0.0,
@@ -207,7 +211,9 @@ def surface_nets_adjoint(
 
 
 @primitive(
-    differentiable=("field", "normals", "level", "spacing", "origin"), outputs=("vertices",), discrete=("faces",)
+    differentiable=("field", "normals", "level", "spacing", "origin"),
+    outputs={"vertices": "real ? 3"},
+    discrete={"faces": "int32 ? 3"},
 )
 def dual_contouring(
     field: Any,

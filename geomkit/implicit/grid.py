@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from geomkit.arrays import as_array, precision_of
+from geomkit.arrays import as_array, imported, precision_of, tracker_of
 from geomkit.autodiff.primitive import primitive
 from geomkit.errors import MeshError, message
 from geomkit.files import replacing
@@ -38,6 +38,20 @@ class SdfGrid(NamedTuple):
     values: Any  # (nx, ny, nz) of the mesh's precision, in the mesh's library
     origin: np.ndarray  # (3,) float64, where sample (0, 0, 0) is
     spacing: float  # between samples, the same along x, y and z, in the mesh's length unit
+
+    @property
+    def tracker(self) -> str:
+        """Who follows gradients through the values: "torch", "jax", "tape", or "" for nobody."""
+        return tracker_of(self.values)
+
+    @property
+    def tracked_array(self) -> Any:
+        """What gradients of the grid are gradients of: `values`."""
+        return self.values
+
+    def plain_with(self, values: Any) -> SdfGrid:
+        """The grid on NumPy's or CuPy's arrays; of these values, where they are known now."""
+        return self._replace(values=imported(self.values) if values is None else values)
 
     @property
     def axes(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -76,7 +90,7 @@ class SdfGrid(NamedTuple):
                 file.write(b"\n</AppendedData>\n</VTKFile>\n")
 
 
-@primitive(differentiable=("vertices",), outputs=("values",))
+@primitive(differentiable=("vertices",), outputs={"values": "real ?"})
 def sdf_grid(
     mesh: Mesh,
     *,

@@ -98,7 +98,7 @@ class _Query:
         )
 
 
-@primitive(differentiable=("grid", "points"), outputs=("value", "gradient"))
+@primitive(differentiable=("grid", "points"), outputs={"value": "real N", "gradient": "real N 3"})
 def interpolate_grid(
     grid: Any, points: Any, *, spacing: Any = None, origin: Any = None, method: str = "linear"
 ) -> Interpolated:

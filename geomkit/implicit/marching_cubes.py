@@ -61,7 +61,11 @@ class FieldGradients(NamedTuple):
     origin: Any  # () or (3,), as the origin was given
 
 
-@primitive(differentiable=("field", "level", "spacing", "origin"), outputs=("vertices",), discrete=("faces",))
+@primitive(
+    differentiable=("field", "level", "spacing", "origin"),
+    outputs={"vertices": "real ? 3"},
+    discrete={"faces": "int32 ? 3"},
+)
 def marching_cubes(
     field: Any,
     level: Any = 0.0,

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from geomkit.arrays import Library, as_array
+from geomkit.autodiff.primitive import nondifferentiable
 from geomkit.errors import MeshError, message
 from geomkit.implicit.field import one_of
 from geomkit.implicit.grid import SdfGrid, sdf_grid
@@ -42,6 +43,7 @@ class Voxels(NamedTuple):
     spacing: float  # the length of a side, in the mesh's length unit
 
 
+@nondifferentiable("for gradients call sdf_grid and marching_cubes")
 def remesh(
     mesh: Mesh,
     resolution: int = 128,
@@ -103,6 +105,7 @@ def remesh(
     return Mesh.adopt(_as(surface.vertices_array, solid), surface.faces_array, library)
 
 
+@nondifferentiable("for gradients call sdf_grid and marching_cubes")
 def offset(
     mesh: Mesh, distance: float, *, resolution: int = 128, sign: str = "auto", progress: Progress | None = None
 ) -> Mesh:
@@ -145,6 +148,7 @@ def offset(
     return Mesh.adopt(_as(surface.vertices_array, solid), surface.faces_array, library)
 
 
+@nondifferentiable("which voxels are filled is discrete", discrete={"values": "bool ?"})
 def voxelize(
     mesh: Mesh, resolution: int = 64, *, sign: str = "auto", fill: str = "both", progress: Progress | None = None
 ) -> Voxels:

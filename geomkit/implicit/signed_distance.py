@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from geomkit.autodiff.primitive import primitive
+from geomkit.autodiff.primitive import nondifferentiable, primitive
 from geomkit.errors import message
 from geomkit.implicit.sign import METHODS, boundary_strength, choose, inside, pseudonormals
 from geomkit.mesh.mesh import Mesh
@@ -34,7 +34,7 @@ signed_distance_adj = Kernel(
 )
 
 
-@primitive(differentiable=("points", "vertices"), outputs=("distance",))
+@primitive(differentiable=("points", "vertices"), outputs={"distance": "real N"})
 def signed_distance(mesh: Mesh, points: Any, *, sign: str = "auto") -> Any:
     """Signed distance from each point to a triangle mesh: negative inside, positive outside, 0 on the surface.
 
@@ -129,7 +129,7 @@ def adj_distance_of(q: Points, method: str, signed: Any, adj: Any) -> tuple[Any,
     return adj_points, corners_to_vertices(m, near.face, adj_corners)
 
 
-@primitive(differentiable=(), outputs=(), discrete=("inside",))
+@nondifferentiable("inside or outside is discrete", discrete={"inside": "bool N"})
 def contains(mesh: Mesh, points: Any, *, sign: str = "auto") -> Any:
     """Whether each point is inside a triangle mesh.
 

@@ -52,7 +52,7 @@ class MeshGradients(NamedTuple):
     vertices: Any  # (V, 3) of mesh.vertices
 
 
-@primitive(differentiable=("vertices",), outputs=("areas",))
+@primitive(differentiable=("vertices",), outputs={"areas": "real F"})
 def face_areas(mesh: Mesh) -> Any:
     """Area of each face, in the square of the mesh's length unit.
 
@@ -112,7 +112,7 @@ def face_areas_adjoint(mesh: Mesh, *, adj_areas: Any) -> MeshGradients:
     return _gradients(mesh, adj_corners)
 
 
-@primitive(differentiable=("vertices",), outputs=("area",))
+@primitive(differentiable=("vertices",), outputs={"area": "real"})
 def area(mesh: Mesh) -> float:
     """Area of the surface, in the square of the mesh's length unit.
 
@@ -172,7 +172,7 @@ def area_adjoint(mesh: Mesh, *, adj_area: Any) -> MeshGradients:
     return _gradients(mesh, adj_corners)
 
 
-@primitive(differentiable=("vertices",), outputs=("normals",))
+@primitive(differentiable=("vertices",), outputs={"normals": "real F 3"})
 def face_normals(mesh: Mesh) -> Any:
     """Unit normal of each face; counter-clockwise is the front.
 
@@ -233,7 +233,7 @@ def face_normals_adjoint(mesh: Mesh, *, adj_normals: Any) -> MeshGradients:
     return _gradients(mesh, adj_corners)
 
 
-@primitive(differentiable=("vertices",), outputs=("normals",))
+@primitive(differentiable=("vertices",), outputs={"normals": "real V 3"})
 def vertex_normals(mesh: Mesh) -> Any:
     """Unit normal at each vertex: the normals of its faces weighted by their angles there, which no triangulation of
     the same surface changes.
@@ -301,7 +301,7 @@ def vertex_normals_adjoint(mesh: Mesh, *, adj_normals: Any) -> MeshGradients:
     return _gradients(mesh, adj_corners)
 
 
-@primitive(differentiable=("vertices",), outputs=("volume",))
+@primitive(differentiable=("vertices",), outputs={"volume": "real"})
 def volume(mesh: Mesh) -> float:
     """Signed volume, in the cube of the mesh's length unit: positive when the faces look outwards.
 

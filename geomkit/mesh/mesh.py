@@ -11,11 +11,14 @@ import scipy.sparse as sparse
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import KDTree
 
-from geomkit.arrays import Library, as_array, frozen, library_of, precision_of, to_host
+from geomkit.arrays import Library, as_array, describe, frozen, library_of, precision_of, to_host, tracker_of
+from geomkit.autodiff.primitive import Primitive
+from geomkit.autodiff.recording import innermost
 from geomkit.errors import MeshError, message
 from geomkit.mesh import measure
 from geomkit.mesh.box import point_bounds
 from geomkit.mesh.report import report, state
+from geomkit.mesh.source import Source, traced
 from geomkit.mesh.topology import Topology
 
 if TYPE_CHECKING:
@@ -27,9 +30,13 @@ __all__ = ["Mesh", "as_mesh"]
 class Mesh:
     """A triangle mesh of any quality: open, non-manifold, a soup of triangles, several parts.
 
-    A Mesh is a snapshot and does not change: writing into the arrays it was made from has no effect on it, its own
-    arrays are read-only, and a mesh with moved vertices is a new one (`with_vertices`). What is derived from it is
-    computed when first asked for and kept. Pickle and deepcopy carry vertices and faces only.
+    A Mesh is a snapshot and does not change: its own arrays are read-only, and a mesh with moved vertices is a new one
+    (`with_vertices`). NumPy's and CuPy's arrays are copied; tensors of torch and arrays of jax are shared, and a mesh
+    whose tensor was written to afterwards refuses to be used. What is derived from a mesh is computed when first asked
+    for and kept. Pickle and deepcopy carry vertices and faces only.
+
+    Gradients reach the vertices given, whatever library follows them: a tensor that requires grad, an array that jax
+    traces, an array of a `gk.Tape`. Under `jax.jit` a mesh has no values, and only primitives can use it.
 
     Args:
         vertices: (V, 3) numbers of any library, in the mesh's length unit. Or, alone, any object with `.vertices` and
@@ -39,7 +46,7 @@ class Mesh:
             renumbers the rest.
     Raises:
         ValueError: wrong shape.
-        TypeError: wrong dtype; faces missing; an input that tracks gradients.
+        TypeError: wrong dtype; faces missing, or traced by jax.
         MeshError: vertices that are not finite; a face index out of range.
     Example:
         >>> Mesh([[0, 0, 0], [1, 0, 0], [0, 1, 0]], [[0, 1, 2]])
@@ -55,16 +62,23 @@ class Mesh:
                 raise TypeError(message("Mesh", "faces", expected, f"None and {type(vertices).__name__}"))
             vertices, faces = vertices.vertices, vertices.faces
         self._library = library_of(vertices, faces)
-        points = as_array(
-            vertices, op="Mesh", name="vertices", shape=("V", 3), dtype=precision_of(vertices), device=self.device
-        )
+        source = Source(vertices)
         triangles = as_array(faces, op="Mesh", name="faces", shape=("F", 3), dtype=np.int32, device=self.device)
+        triangles = triangles if triangles.base is None and triangles is not faces else triangles.copy()
+        if source.values is None:
+            _check_range(triangles, len(vertices))
+            self._hold(traced(vertices), triangles, source)
+            return
+        points = as_array(
+            source.values, op="Mesh", name="vertices", shape=("V", 3), dtype=precision_of(vertices), device=self.device
+        )
         _check_range(triangles, len(points))
         finite = abs(points) < np.inf
         if not finite.all():
-            points, triangles = _without_nonfinite(points, triangles, finite.all(axis=1), nonfinite)
-        # Copies, which the caller has no other name for.
-        self._hold(points.copy(), triangles.copy())
+            kept = finite.all(axis=1)
+            points, triangles = _without_nonfinite(points, triangles, kept, nonfinite)
+            source = Source(source.array[np.flatnonzero(to_host(kept))]) if source.tracker else Source(None)
+        self._hold(points if source.shared else points.copy(), triangles, source)
 
     @classmethod
     def adopt(cls, vertices: Any, faces: Any, library: Library) -> "Mesh":
@@ -77,22 +91,79 @@ class Mesh:
         """
         mesh = cls.__new__(cls)
         mesh._library = library
-        mesh._hold(vertices, faces)
+        mesh._hold(vertices, faces, Source(None))
         return mesh
 
-    def _hold(self, vertices: Any, faces: Any) -> None:
-        self._vertices, self._faces = frozen(vertices), frozen(faces)
+    def _hold(self, vertices: Any, faces: Any, source: Source) -> None:
+        self._vertices, self._faces, self._source = frozen(vertices), frozen(faces), source
         self._earlier_topology: Topology | None = None
         self._earlier_bvh: Bvh | None = None
         self._derived: dict[str, Any] = {}
         self._in_library: dict[str, Any] = {}
+        # The same mesh in NumPy's or CuPy's library, which has all that is computed once.
+        self._plain: Mesh | None = None
+        self._latest: tuple[Any, Mesh] | None = None
+        if self._library.name not in ("numpy", "cupy") and source.values is not None:
+            self._plain = Mesh.adopt(self._vertices, self._faces, Library("cupy" if self.device == "cuda" else "numpy"))
+
+    # ---- for gradients
+
+    @property
+    def tracker(self) -> str:
+        """Who follows gradients through the vertices: "torch", "jax", "tape", or "" for nobody."""
+        return self._source.tracker
+
+    @property
+    def tracked_array(self) -> Any:
+        """What gradients of the mesh are gradients of: `vertices`."""
+        return self.vertices
+
+    @property
+    def plain(self) -> "Mesh":
+        """The same mesh, sharing all that has been computed, in NumPy's or CuPy's library and without gradients."""
+        self._check()
+        if self._plain is None and self._source.tracker:
+            self._plain = Mesh.adopt(self._vertices, self._faces, self._library)
+        return self._plain or self
+
+    def plain_with(self, values: Any) -> "Mesh":
+        """The plain mesh; for vertices that jax traces, that of the values (V, 3), which are known now."""
+        if self._source.values is not None or values is None:
+            return self.plain
+        if self._latest is None or not np.array_equal(self._latest[0], values):
+            mesh = Mesh(to_host(values), self._faces)
+            mesh._earlier_topology, mesh._earlier_bvh = self._earlier_topology, self._earlier_bvh
+            self._latest = values, mesh
+        return self._latest[1]
+
+    def rebuilt(self, outputs: dict[str, Any], library: Library) -> "Mesh":
+        """This mesh in another library, as a function of the vertices in `outputs`, which have the same values."""
+        mesh = Mesh.adopt(self._vertices, self._faces, library)
+        mesh._source, mesh._plain = Source(outputs["vertices"]), self
+        return mesh
+
+    def detach(self) -> "Mesh":
+        """The same mesh, sharing all that has been computed, through which no gradients are followed."""
+        mesh = Mesh.adopt(self.vertices_array, self._faces, self._library)
+        mesh._plain = self.plain
+        return mesh
+
+    def _check(self) -> None:
+        if self._source.values is None and self._source.array is not None:
+            expected = "values (pass the mesh to a primitive, or do not jit)"
+            raise TypeError(message("Mesh", "vertices", expected, "an array that jax traces"))
+        self._source.check()
 
     # ---- the data
 
     @property
     def vertices(self) -> Any:
-        """(V, 3) the vertices in the library of the caller; NumPy's are read-only."""
-        return self._handed_out("vertices", self._vertices)
+        """(V, 3) the vertices in the library of the caller, those that gradients reach; NumPy's are read-only."""
+        if self._source.array is not None:
+            return self._source.array
+        array = self._handed_out("vertices", self._vertices)
+        tape = innermost()
+        return array if tape is None else tape.watch(array)
 
     @property
     def faces(self) -> Any:
@@ -102,6 +173,7 @@ class Mesh:
     @property
     def vertices_array(self) -> Any:
         """(V, 3) float32 or float64, C-contiguous, numpy.ndarray or cupy.ndarray. Not to be written to."""
+        self._check()
         return self._vertices
 
     @property
@@ -141,7 +213,7 @@ class Mesh:
         """(2, 3) float64. Least and greatest coordinates of the vertices that faces use; (inf, -inf) without faces."""
         if not self.n_faces:
             return frozen(np.array([[np.inf] * 3, [-np.inf] * 3]))
-        return frozen(point_bounds(self._vertices, self._faces).astype(np.float64))
+        return frozen(point_bounds(self.vertices_array, self._faces).astype(np.float64))
 
     @cached_property
     def center(self) -> np.ndarray:
@@ -155,36 +227,46 @@ class Mesh:
 
     # ---- measures
 
-    @cached_property
+    @property
     def face_normals(self) -> Any:
         """(F, 3) unit normals, zero for a face of zero area. See `geomkit.mesh.measure.face_normals`."""
-        return measure.face_normals(self)
+        return self._measured("face_normals", measure.face_normals)
 
-    @cached_property
+    @property
     def vertex_normals(self) -> Any:
         """(V, 3) unit normals weighted by angle. See `geomkit.mesh.measure.vertex_normals`."""
-        return measure.vertex_normals(self)
+        return self._measured("vertex_normals", measure.vertex_normals)
 
-    @cached_property
+    @property
     def face_areas(self) -> Any:
         """(F,) areas. See `geomkit.mesh.measure.face_areas`."""
-        return measure.face_areas(self)
+        return self._measured("face_areas", measure.face_areas)
 
-    @cached_property
+    @property
     def area(self) -> float:
         """The sum of the face areas."""
-        return measure.area(self)
+        return self._measured("area", measure.area)
 
-    @cached_property
+    @property
     def volume(self) -> float:
         """The signed volume: negative when the faces look inwards. See `geomkit.mesh.measure.volume`."""
-        return measure.volume(self)
+        return self._measured("volume", measure.volume)
+
+    def _measured(self, name: str, op: Callable[["Mesh"], Any]) -> Any:
+        """Kept, unless gradients are followed."""
+        if self.tracker or innermost() is not None:
+            return op(self)
+        if name not in self._in_library:
+            self._in_library[name] = op(self)
+        return self._in_library[name]
 
     # ---- connectivity
 
     @cached_property
     def topology(self) -> Topology:
         """The census of welded vertices and edges, on the host."""
+        if self.plain is not self:
+            return self.plain.topology
         if self._earlier_topology is not None:
             return self._earlier_topology.moved(to_host(self._vertices))
         return Topology(to_host(self._vertices), to_host(self._faces))
@@ -237,12 +319,16 @@ class Mesh:
         `with_vertices`, the earlier mesh's tree refitted."""
         from geomkit.spatial.bvh import Bvh
 
+        if self.plain is not self:
+            return self.plain.bvh
         if self._earlier_bvh is not None and self._earlier_bvh.dtype == self.dtype:
             return self._earlier_bvh.refitted(self.vertices_array, self.center, size=self.diagonal)
         return Bvh(self.vertices_array, self.faces_array, self.center, size=self.diagonal)
 
     def derived(self, name: str, make: Callable[["Mesh"], Any]) -> Any:
         """What another layer computes from this mesh once: make(mesh), kept under the name."""
+        if self.plain is not self:
+            return self.plain.derived(name, make)
         if name not in self._derived:
             self._derived[name] = make(self)
         return self._derived[name]
@@ -266,11 +352,12 @@ class Mesh:
             raise ValueError(message("weld", "tolerance", "a finite number of at least 0", repr(tolerance)))
         first = self.topology.representative
         if tolerance > 0 and self.n_vertices:
-            first = _clustered(to_host(self._vertices).astype(np.float64), first, tolerance)
+            first = _clustered(to_host(self.vertices_array).astype(np.float64), first, tolerance)
         kept = np.flatnonzero(first == np.arange(len(first)))
         number = np.zeros(len(first), np.int32)
         number[kept] = np.arange(len(kept), dtype=np.int32)
-        return self._like(to_host(self._vertices)[kept], number[first][to_host(self._faces)])
+        faces = number[first][to_host(self._faces)]
+        return self._like(self.vertices[kept] if self.tracker else to_host(self.vertices_array)[kept], faces)
 
     def with_vertices(self, vertices: Any) -> "Mesh":
         """The same faces at new positions, without a new census where welded vertices still coincide, and with this
@@ -282,28 +369,34 @@ class Mesh:
             ValueError: another number of vertices, or a wrong shape.
             MeshError: vertices that are not finite.
         """
-        checked = as_array(
-            vertices,
-            op="with_vertices",
-            name="vertices",
-            shape=(self.n_vertices, 3),
-            dtype=precision_of(vertices) if hasattr(vertices, "dtype") else self.dtype,
-            device=library_of(vertices, self.faces).device,
-        )
         # A list takes the precision of the mesh.
-        moved = type(self)(vertices if hasattr(vertices, "dtype") else checked, self.faces)
-        known = "topology" in self.__dict__ or self._earlier_topology is None
-        moved._earlier_topology = self.topology if known else self._earlier_topology
-        moved._earlier_bvh = self.__dict__.get("bvh", self._earlier_bvh)
+        dtype = precision_of(vertices) if hasattr(vertices, "dtype") else self.dtype
+        if not tracker_of(vertices):
+            device, shape = library_of(vertices, self._faces).device, (self.n_vertices, 3)
+            checked = as_array(vertices, op="with_vertices", name="vertices", shape=shape, dtype=dtype, device=device)
+            vertices = vertices if hasattr(vertices, "dtype") else checked
+        elif tuple(vertices.shape) != (self.n_vertices, 3):
+            expected = f"({self.n_vertices}, 3) floats"
+            raise ValueError(message("with_vertices", "vertices", expected, describe(vertices)))
+        moved = type(self)(vertices, self.faces)
+        moved._follow(self._plain or self, stale=self._source.stale)
+        if moved._plain is not None:
+            moved._plain._follow(self._plain or self, stale=self._source.stale)
         return moved
+
+    def _follow(self, earlier: "Mesh", *, stale: bool) -> None:
+        """Take over the connectivity and the tree of a mesh with the same faces."""
+        known = "topology" in earlier.__dict__ or (earlier._earlier_topology is None and not stale)
+        self._earlier_topology = earlier.topology if known else earlier._earlier_topology
+        self._earlier_bvh = earlier.__dict__.get("bvh", earlier._earlier_bvh)
 
     def flipped(self) -> "Mesh":
         """The mesh turned inside out: every face with the opposite winding."""
-        return self._like(self._vertices, self._faces[:, [0, 2, 1]])
+        return self._like(self.vertices if self.tracker else self.vertices_array, self._faces[:, [0, 2, 1]])
 
     def copy(self) -> "Mesh":
-        """A mesh with arrays of its own and nothing computed yet."""
-        return self._like(self._vertices.copy(), self._faces.copy())
+        """A mesh with arrays of its own, but for one that gradients are followed through, and nothing computed yet."""
+        return self._like(self.vertices if self.tracker else self.vertices_array.copy(), self._faces.copy())
 
     def save(self, path: str | os.PathLike) -> None:
         """Write OBJ, PLY, STL, OFF or GLB. See `geomkit.mesh.io.save_mesh`."""
@@ -321,7 +414,7 @@ class Mesh:
         return f"{type(self).__name__}({vertices}, {faces}, {self.dtype}{device}{known})"
 
     def __reduce__(self) -> tuple:
-        return type(self), (self.vertices, self.faces)
+        return type(self), (self._library.wrap(self.vertices_array), self._library.wrap(self._faces))
 
     def _handed_out(self, name: str, array: Any) -> Any:
         if name not in self._in_library:
@@ -329,8 +422,9 @@ class Mesh:
         return self._in_library[name]
 
     def _like(self, vertices: Any, faces: Any) -> "Mesh":
-        """A mesh of these NumPy or CuPy arrays in the library of this one."""
-        return type(self)(self._library.wrap(vertices), self._library.wrap(faces))
+        """A mesh of NumPy or CuPy arrays in the library of this one; the vertices may be of that library already."""
+        own = vertices if tracker_of(vertices) else self._library.wrap(vertices)
+        return type(self)(own, self._library.wrap(faces))
 
 
 def as_mesh(obj: Any) -> Mesh:
@@ -340,6 +434,9 @@ def as_mesh(obj: Any) -> Mesh:
         TypeError: it has no such attributes.
     """
     return obj if isinstance(obj, Mesh) else Mesh(obj)
+
+
+Primitive.as_mesh = staticmethod(as_mesh)
 
 
 def _check_range(faces: Any, n_vertices: int) -> None:

@@ -17,7 +17,7 @@ from geomkit.runtime.device import namespace, zeros
 __all__ = ["bounds"]
 
 
-@primitive(differentiable=("vertices",), outputs=("bounds",))
+@primitive(differentiable=("vertices",), outputs={"bounds": "real 2 3"})
 def bounds(mesh: Mesh) -> Any:
     """The axis-aligned box of a mesh: that of the root of its tree, in the world.
 

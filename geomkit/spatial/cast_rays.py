@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from geomkit.arrays import as_array
+from geomkit.arrays import Library, as_array
 from geomkit.autodiff.primitive import primitive
 from geomkit.errors import message
 from geomkit.mesh.mesh import Mesh
@@ -43,14 +44,36 @@ class Hits:
         normal: (N, 3) unit normal of the face, by its winding; zero for a face without area.
     """
 
+    t: Any
+    face: Any
+    barycentric: Any
+    normal: Any
+
     def __init__(self, q: RayQuery, t: Any, face: Any, barycentric: Any, normal: Any):
         self._mesh, self._library = q.mesh, q.library
         wrap = q.library.wrap
         self.t, self.face, self.barycentric, self.normal = wrap(t), wrap(face), wrap(barycentric), wrap(normal)
         self._arrays = face, barycentric
+        self._position: Any = None
+
+    def rebuilt(self, outputs: dict[str, Any], library: Library) -> Hits:
+        """The same hits with other t, barycentric, normal and position, and all else in another library."""
+        hits = copy.copy(self)
+        hits._library, hits.face = library, library.wrap(self.face)
+        hits.t, hits.barycentric, hits.normal = outputs["t"], outputs["barycentric"], outputs["normal"]
+        hits._position = outputs["position"]
+        return hits
+
+    @classmethod
+    def assembled(cls, fields: dict[str, Any]) -> Hits:
+        """Hits of which there are no numbers yet."""
+        hits = cls.__new__(cls)
+        hits.t, hits.face, hits.normal = fields["t"], fields["face"], fields["normal"]
+        hits.barycentric, hits._position = fields["barycentric"], fields["position"]
+        return hits
 
     def __len__(self) -> int:
-        return len(self._arrays[0])
+        return len(self.face)
 
     def __repr__(self) -> str:
         return f"Hits({len(self)} rays, {int((self._arrays[0] >= 0).sum())} hits)"
@@ -58,11 +81,13 @@ class Hits:
     @property
     def hit(self) -> Any:
         """(N,) bool, whether each ray hits."""
-        return self._library.wrap(self._arrays[0] >= 0)
+        return self.face >= 0
 
     @property
     def position(self) -> Any:
         """(N, 3) points hit, inf for a miss. `cast_rays.adjoint` takes their cotangent."""
+        if self._position is not None:
+            return self._position
         position = self._interpolated(self._mesh.vertices_array)
         position[self._arrays[0] < 0] = np.inf
         return self._library.wrap(position)
@@ -121,8 +146,8 @@ class RayGradients(NamedTuple):
 
 @primitive(
     differentiable=("origins", "directions", "vertices"),
-    outputs=("t", "barycentric", "normal", "position"),
-    discrete=("face",),
+    outputs={"t": "real N", "barycentric": "real N 2", "normal": "real N 3", "position": "real N 3"},
+    discrete={"face": "int32 N"},
 )
 def cast_rays(
     mesh: Mesh, origins: Any, directions: Any, *, t_min: Any = 0.0, t_max: Any = np.inf, cull: str = "none"

@@ -51,8 +51,8 @@ class PointGradients(NamedTuple):
 
 @primitive(
     differentiable=("points", "vertices"),
-    outputs=("point", "distance"),
-    discrete=("face", "barycentric", "feature"),
+    outputs={"point": "real N 3", "distance": "real N"},
+    discrete={"face": "int32 N", "barycentric": "real N 3", "feature": "int32 N"},
 )
 def closest_point(mesh: Mesh, points: Any) -> ClosestPoint:
     """Closest point on a triangle mesh to each query point.

@@ -100,7 +100,7 @@ def _sides(op: str, a: Any, b: Any, samples: int, seed: int, vertices: bool) -> 
     return pair
 
 
-@primitive(differentiable=("a", "b"), outputs=("distance",))
+@primitive(differentiable=("a", "b"), outputs={"distance": "real"})
 def chamfer_distance(a: Any, b: Any, *, samples: int = SAMPLES, seed: int = 0, squared: bool = True) -> Any:
     """How far two surfaces or point sets are apart on average: of a's points to b, plus of b's points to a.
 
@@ -168,7 +168,7 @@ def chamfer_distance_adjoint(
     return PairGradients(one.gradient(), other.gradient())
 
 
-@primitive(differentiable=("a", "b"), outputs=("distance",))
+@primitive(differentiable=("a", "b"), outputs={"distance": "real"})
 def hausdorff_distance(a: Any, b: Any, *, samples: int = SAMPLES, seed: int = 0) -> Any:
     """How far two surfaces or point sets are apart at most: the greatest distance from a point of either to the other.
 

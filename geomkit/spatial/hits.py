@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from geomkit.autodiff.primitive import nondifferentiable
 from geomkit.mesh.mesh import Mesh
 from geomkit.runtime.device import empty, namespace
 from geomkit.runtime.kernel import Kernel
@@ -29,6 +30,7 @@ class AllHits(NamedTuple):
     face: Any  # (M,) int32
 
 
+@nondifferentiable("whether a ray is blocked is discrete", discrete={"occluded": "bool N"})
 def occluded(
     mesh: Mesh, origins: Any, directions: Any, *, t_min: Any = 0.0, t_max: Any = np.inf, cull: str = "none"
 ) -> Any:
@@ -61,6 +63,7 @@ def occluded(
     return q.library.wrap(_integers(q, occluded_fwd) > 0)
 
 
+@nondifferentiable("the number of hits is discrete", discrete={"count": "int32 N"})
 def count_hits(
     mesh: Mesh, origins: Any, directions: Any, *, t_min: Any = 0.0, t_max: Any = np.inf, cull: str = "none"
 ) -> Any:
@@ -95,6 +98,7 @@ def count_hits(
     return q.library.wrap(_integers(q, count_hits_fwd))
 
 
+@nondifferentiable("use cast_rays for gradients of the closest hit")
 def all_hits(
     mesh: Mesh, origins: Any, directions: Any, *, t_min: Any = 0.0, t_max: Any = np.inf, cull: str = "none"
 ) -> AllHits:

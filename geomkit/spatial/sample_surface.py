@@ -27,7 +27,11 @@ class SurfaceSamples(NamedTuple):
     normal: Any  # (N, 3) the face's unit normal
 
 
-@primitive(differentiable=("vertices",), outputs=("points",), discrete=("face", "barycentric", "normal"))
+@primitive(
+    differentiable=("vertices",),
+    outputs={"points": "real N 3"},
+    discrete={"face": "int32 N", "barycentric": "real N 3", "normal": "real N 3"},
+)
 def sample_surface(mesh: Mesh, n: int, *, seed: int = 0) -> SurfaceSamples:
     """Points drawn at random from a mesh's surface, evenly by area.
 

@@ -50,7 +50,7 @@ ENDS = 1 << 20  # such items at a time
 WORK = 1 << 28  # packets or edges seen from points in one launch
 
 
-@primitive(differentiable=("points", "vertices"), outputs=("winding",))
+@primitive(differentiable=("points", "vertices"), outputs={"winding": "real N"})
 def winding_number(mesh: Mesh, points: Any, *, method: str = "fast") -> Any:
     """How often a mesh wraps around each point: 1 inside a closed mesh, 0 outside, in between where it has holes.
 

@@ -180,19 +180,27 @@ class TestLibraries:
         torch = pytest.importorskip("torch")
         vertices, faces = torch.tensor(TRIANGLE), torch.tensor(FACE).long()
         mesh = Mesh(vertices, faces)
-        assert mesh.vertices is not vertices and (mesh.vertices == vertices).all()
-        assert mesh.vertices is mesh.vertices and mesh.faces is mesh.faces
-        vertices *= 2
-        assert float(mesh.vertices.max()) == float(mesh.vertices_array.max()) < float(vertices.max())
+        assert mesh.vertices is vertices and mesh.faces is mesh.faces
+        assert mesh.vertices_array.ctypes.data == vertices.data_ptr()
         assert mesh.library.name == "torch"
         assert type(mesh.vertices_array) is np.ndarray
         assert isinstance(mesh.face_normals, torch.Tensor)
         assert mesh.face_normals.tolist() == [[0, 0, 1]]
         assert mesh.flipped().faces.tolist() == [[0, 2, 1]]
         assert isinstance(mesh.weld().vertices, torch.Tensor)
-        vertices[:] = 9
-        np.testing.assert_array_equal(mesh.vertices_array, TRIANGLE)
         assert Mesh(vertices.double(), faces).dtype == np.float64
+
+    def test_a_mesh_refuses_to_be_used_after_its_tensor_has_changed(self):
+        torch = pytest.importorskip("torch")
+        vertices = torch.tensor(TRIANGLE)
+        mesh = Mesh(vertices, FACE)
+        assert mesh.area == 0.5 and mesh.topology.n_unique == 3
+        vertices *= 2
+        for use in (lambda: mesh.vertices_array, lambda: mesh.bvh, lambda: mesh.report(), lambda: mesh.flipped()):
+            with pytest.raises(MeshError, match="^Mesh: vertices: expected the values the mesh was made of"):
+                use()
+        moved = mesh.with_vertices(vertices)
+        assert moved.area == 2 and moved.topology.n_unique == 3
 
     def test_torch_vertices_with_numpy_faces(self):
         torch = pytest.importorskip("torch")
@@ -200,10 +208,17 @@ class TestLibraries:
         assert isinstance(mesh.faces, torch.Tensor)
         assert mesh.faces is mesh.faces
 
-    def test_torch_that_requires_grad_is_refused(self):
+    def test_torch_that_requires_grad(self):
         torch = pytest.importorskip("torch")
-        with pytest.raises(TypeError, match="^Mesh: vertices: expected values that do not track gradients"):
-            Mesh(torch.tensor(TRIANGLE, requires_grad=True), FACE)
+        vertices = torch.tensor(TRIANGLE, requires_grad=True)
+        mesh = Mesh(vertices, FACE)
+        assert mesh.vertices is vertices and mesh.tracker == "torch" and not mesh.detach().tracker
+        assert mesh.face_areas.requires_grad and mesh.flipped().face_normals.requires_grad
+        assert mesh.weld().vertices.requires_grad and mesh.copy().vertices.requires_grad
+        with torch.no_grad():
+            assert not mesh.tracker and not mesh.face_areas.requires_grad
+        mesh.area.backward()
+        assert vertices.grad.tolist() == [[-0.5, -0.5, 0], [0.5, 0, 0], [0, 0.5, 0]]
 
     def test_torch_nonfinite_drop(self):
         torch = pytest.importorskip("torch")

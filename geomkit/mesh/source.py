@@ -1,0 +1,82 @@
+"""The array that a mesh's vertices came from: gradients reach it, the mesh shares it and watches that it stays."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from geomkit.arrays import Recorded, imported, precision_of, tracker_of
+from geomkit.errors import MeshError, message
+from geomkit.tensors import plain_tensor, tensor_array
+
+__all__ = ["Source"]
+
+
+class Source:
+    """The caller's array.
+
+    Args:
+        array: numbers of any library.
+
+    Attributes:
+        array: what to hand back to the caller, if the mesh shares it or gradients reach it; else None.
+        values: a NumPy or CuPy array, or whatever is to become one; None for an array that jax traces.
+        shared: whether nothing but the caller's own writing can change the values, so that they need no copy.
+    """
+
+    def __init__(self, array: Any):
+        self.array: Any = None
+        self.values: Any = array
+        self.shared = False
+        self._watched: tuple[Any, int] | None = None
+        tracker = tracker_of(array)
+        if isinstance(array, Recorded):
+            self.array, self.values, self.shared = array, array.value, True
+        elif tracker == "jax":
+            self.array, self.values = array.astype(precision_of(array)), None
+        elif tracker == "torch" or (_is_torch(array) and array.is_floating_point()):
+            self._share_tensor(array, bool(tracker))
+        elif type(array).__module__.startswith("jax") and precision_of(array) == getattr(array, "dtype", None):
+            self.array, self.values, self.shared = array, imported(array), True
+
+    def _share_tensor(self, tensor: Any, tracked: bool) -> None:
+        torch = sys.modules["torch"]
+        if tensor.dtype not in (torch.float32, torch.float64):
+            if not tracked:
+                return
+            tensor = tensor.float()
+        plain = plain_tensor(tensor)
+        self.values = tensor_array(tensor)
+        if tracked or plain.is_contiguous():
+            self.array = tensor
+        if not plain.is_inference():
+            self.shared = True
+            self._watched = plain, plain._version
+
+    @property
+    def tracker(self) -> str:
+        """Who follows gradients through the array now, as `geomkit.arrays.tracker_of` says."""
+        return tracker_of(self.array)
+
+    def check(self) -> None:
+        """Raise a MeshError if the array has been written to since: tables made of it before are of other values."""
+        if self._watched is not None and self._watched[0]._version != self._watched[1]:
+            got = "a tensor changed in place since (make a new mesh: mesh.with_vertices(vertices))"
+            raise MeshError(message("Mesh", "vertices", "the values the mesh was made of", got))
+
+    @property
+    def stale(self) -> bool:
+        """Whether `check` would raise."""
+        return self._watched is not None and self._watched[0]._version != self._watched[1]
+
+
+def _is_torch(array: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(array, torch.Tensor) and array.layout == torch.strided
+
+
+def traced(array: Any) -> np.ndarray:
+    """Something of the shape and dtype of an array that jax traces, for asking after those: NaN, in no memory."""
+    return np.broadcast_to(np.array(np.nan, precision_of(array)), array.shape)

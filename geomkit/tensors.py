@@ -1,0 +1,89 @@
+"""Torch's tensors as NumPy's or CuPy's arrays, also those that torch.func has wrapped."""
+
+from __future__ import annotations
+
+import importlib
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+from geomkit.errors import message, missing_package
+
+__all__ = ["is_transformed", "plain_tensor", "tensor_array"]
+
+
+def is_transformed(tensor: Any) -> bool:
+    """Whether torch.func has wrapped the tensor, so that it has no numbers but for torch's own functions."""
+    return _functorch().is_functorch_wrapped_tensor(tensor)
+
+
+def tensor_array(tensor: Any) -> Any:
+    """The numbers of a tensor as a NumPy or CuPy array, which shares its memory where the two can.
+
+    Raises:
+        NotImplementedError: under torch.func.vmap, where a tensor stands for many.
+    """
+    return _look(tensor).array
+
+
+def plain_tensor(tensor: Any) -> Any:
+    """The tensor behind a tensor: detached, and not wrapped by torch.func."""
+    return _look(tensor).tensor
+
+
+def _look(tensor: Any) -> SimpleNamespace:
+    found = SimpleNamespace()
+    if _functorch().peek_interpreter_stack() is None:
+        _find(found, tensor)
+    else:
+        # Within torch.func only the forward half of an autograd function is handed the tensors themselves.
+        _opener().apply(found, tensor)
+    return found
+
+
+@cache
+def _functorch() -> Any:
+    # torch has no public function that tells what it has wrapped.
+    return importlib.import_module("torch._C._functorch")
+
+
+def _find(found: SimpleNamespace, x: Any) -> None:
+    import torch
+
+    found.tensor = x = x.detach()
+    if x.layout != torch.strided or x.is_quantized:
+        x = x.to_dense() if x.layout != torch.strided else x.dequantize()
+    if x.dtype == torch.bfloat16:
+        x = x.float()
+    x = x.resolve_conj().resolve_neg()
+    found.array = _from_cuda(x) if x.device.type == "cuda" else x.cpu().numpy()
+
+
+def _from_cuda(x: Any) -> Any:
+    try:
+        import cupy
+    except ImportError as error:
+        raise missing_package("cupy", "cuda13", "arrays on CUDA") from error
+    return cupy.from_dlpack(x)
+
+
+@cache
+def _opener() -> Any:
+    import torch
+
+    class Opener(torch.autograd.Function):
+        @staticmethod
+        def forward(found: SimpleNamespace, tensor: Any) -> Any:
+            _find(found, tensor)
+            return tensor.new_empty(0)
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            ctx.mark_non_differentiable(output)
+
+        @staticmethod
+        def vmap(info: Any, in_dims: Any, found: SimpleNamespace, tensor: Any) -> Any:
+            expected, got = "one call with all elements in it", "a batch that vmap hides"
+            raise NotImplementedError(message("geomkit", "torch.func.vmap", expected, got))
+
+    return Opener
