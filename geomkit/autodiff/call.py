@@ -102,7 +102,8 @@ class Call:
 
     def outputs(self) -> list[Any]:
         """The outputs that carry gradients, as arrays."""
-        fields = self.op.fields_of(self.result)[: len(self.op.outputs)]
+        with paused():
+            fields = self.op.fields_of(self.result)[: len(self.op.outputs)]
         return [np.asarray(x, self.precision) if isinstance(x, float) else x for x in fields]
 
     @property
