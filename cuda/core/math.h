@@ -23,6 +23,10 @@ GK_FN double abs(double a) { return ::fabs(a); }
 GK_FN float sqrt(float a) { return ::sqrtf(a); }
 GK_FN double sqrt(double a) { return ::sqrt(a); }
 GK_FN double atan2(double y, double x) { return ::atan2(y, x); }
+GK_FN float sin(float a) { return ::sinf(a); }
+GK_FN double sin(double a) { return ::sin(a); }
+GK_FN float cos(float a) { return ::cosf(a); }
+GK_FN double cos(double a) { return ::cos(a); }
 GK_FN void prefetch(const void*) {}
 GK_FN int lowest_bit(uint a) { return __ffs((int)a) - 1; }
 GK_FN int count_bits(uint a) { return __popc(a); }
@@ -35,6 +39,10 @@ GK_FN double abs(double a) { return __builtin_fabs(a); }
 GK_FN float sqrt(float a) { return __builtin_sqrtf(a); }
 GK_FN double sqrt(double a) { return __builtin_sqrt(a); }
 GK_FN double atan2(double y, double x) { return __builtin_atan2(y, x); }
+GK_FN float sin(float a) { return __builtin_sinf(a); }
+GK_FN double sin(double a) { return __builtin_sin(a); }
+GK_FN float cos(float a) { return __builtin_cosf(a); }
+GK_FN double cos(double a) { return __builtin_cos(a); }
 GK_FN void prefetch(const void* p) { __builtin_prefetch(p); }
 GK_FN int lowest_bit(uint a) { return __builtin_ctz(a); }
 GK_FN int count_bits(uint a) { return __builtin_popcount(a); }

@@ -31,6 +31,23 @@ STRUCTS: dict[str, tuple[tuple[str, str], ...]] = {
         ("every_t_min", "d"),
         ("every_t_max", "d"),
     ),
+    "Light": (
+        ("faces", "P"),
+        ("distribution", "P"),
+        ("x", "d"),
+        ("y", "d"),
+        ("z", "d"),
+        ("nx", "d"),
+        ("ny", "d"),
+        ("nz", "d"),
+        ("r", "d"),
+        ("g", "d"),
+        ("b", "d"),
+        ("inner", "d"),
+        ("outer", "d"),
+        ("count", "d"),
+        ("sides", "d"),
+    ),
     "Pseudonormals": (("faces", "P"), ("face_normals", "P"), ("edge_normals", "P"), ("vertex_normals", "P")),
 }
 _SCALARS = {"int": "i", "double": "d", "uint64": "Q"}

@@ -1,0 +1,172 @@
+// Lights, one sample of each: a direction towards the light, how far it is, and the light that comes from there.
+#pragma once
+#include "bsdf.h"
+
+namespace gk {
+
+enum LightKind { CONSTANT, POINT, DIRECTIONAL, SPOT, AREA, PATCH };
+
+// One light, taken by value. What the numbers mean depends on the kind.
+struct Light {
+    const int* faces;            // area: the faces that emit
+    const double* distribution;  // area: the running sum of the faces' shares, the last is 1
+    double x;                    // position; directional: the direction light travels in
+    double y;
+    double z;
+    double nx;  // spot: its axis; patch: its normal
+    double ny;
+    double nz;
+    double r;  // radiance of constant, area and patch; intensity of point and spot; irradiance of directional
+    double g;
+    double b;
+    double inner;   // spot: cosines of the cone that is fully lit and of that beyond which it is dark
+    double outer;
+    double count;   // area: number of faces
+    double sides;   // area, patch: 2 if both sides emit
+};
+
+// Where a sample of a light is: what a ray to it needs, and what stays fixed when things move.
+struct LightSample {
+    Vec3 to;       // from the surface to the light; of length one for lights without a place
+    real share;    // 1 over the density of what was drawn
+    int face;      // area: the face
+    Vec3 weights;  // area: barycentric
+};
+
+GK_FN Vec3 light_position(const Light& l) { return {real(l.x), real(l.y), real(l.z)}; }
+GK_FN Vec3 light_axis(const Light& l) { return {real(l.nx), real(l.ny), real(l.nz)}; }
+GK_FN Vec3 light_power(const Light& l) { return {real(l.r), real(l.g), real(l.b)}; }
+
+// Corners of an emitting face.
+struct Corners {
+    Vec3 a, b, c;
+};
+GK_FN Corners corners_of(const real* vertices, const int* faces, int f) {
+    const int* at = faces + 3 * (uint64)f;
+    return {row(vertices, at[0]), row(vertices, at[1]), row(vertices, at[2])};
+}
+
+GK_FN LightSample sampled_light(int kind, const Light& l, const real* vertices, const int* faces, const Material& m, Vec3 p, Vec3 n,
+                                Vec3 wo, Random2 u) {
+    LightSample s = {{0, 0, 1}, 1, -1, {0, 0, 0}};
+    if (kind == CONSTANT) {
+        s.to = sampled_direction(m, n, wo, u);
+        real density = direction_density(m, n, wo, s.to);
+        s.share = density > 0 ? 1 / density : 0;
+    } else if (kind == DIRECTIONAL) {
+        s.to = -light_position(l);
+    } else if (kind == AREA) {
+        // The face by its share, the rest of the number again uniform.
+        int low = 0, high = int(l.count) - 1;
+        while (low < high) {
+            int middle = (low + high) / 2;
+            if (u.x < real(l.distribution[middle])) high = middle; else low = middle + 1;
+        }
+        real before = low > 0 ? real(l.distribution[low - 1]) : 0, share = real(l.distribution[low]) - before;
+        u.x = min(max((u.x - before) / share, real(0)), real(1));
+        s.face = l.faces[low], s.share = 1 / share;
+        real root = sqrt(u.x);
+        s.weights = {1 - root, root * (1 - u.y), root * u.y};
+        Corners c = corners_of(vertices, faces, s.face);
+        s.to = s.weights.x * c.a + s.weights.y * c.b + s.weights.z * c.c - p;
+    } else {
+        s.to = light_position(l) - p;
+    }
+    return s;
+}
+
+// What arrives: radiance times solid angle, or the like, over the density.
+struct Arrival {
+    Vec3 wi, color;
+};
+GK_FN real cone(const Light& l, Vec3 wi) {
+    real t = (-dot(wi, light_axis(l)) - real(l.outer)) / real(l.inner - l.outer);
+    t = min(max(t, real(0)), real(1));
+    return t * t;
+}
+GK_FN Arrival arriving(int kind, const Light& l, const real* vertices, const int* faces, const LightSample& s) {
+    Vec3 power = light_power(l);
+    if (kind == CONSTANT || kind == DIRECTIONAL) return {s.to, s.share * power};
+    real square = dot(s.to, s.to);
+    if (!(square > 0)) return {{0, 0, 1}, {0, 0, 0}};
+    real distance = sqrt(square);
+    Vec3 wi = (1 / distance) * s.to;
+    if (kind == POINT) return {wi, (1 / square) * power};
+    if (kind == SPOT) return {wi, (cone(l, wi) / square) * power};
+    Vec3 area = light_axis(l);  // of a patch: its normal, as long as its area
+    if (kind == AREA) {
+        Corners c = corners_of(vertices, faces, s.face);
+        area = real(0.5) * cross(c.b - c.a, c.c - c.a);
+    }
+    real facing = -dot(wi, area);
+    if (l.sides == 2) facing = abs(facing);
+    return {wi, (s.share * max(facing, real(0)) / square) * power};
+}
+
+// Given cotangents of an arrival: those of the vector to the light, of the light, and of an emitting face's corners.
+struct AdjArrival {
+    Vec3 to, power, axis;
+    Corners corners;
+};
+GK_FN AdjArrival adj_arriving(int kind, const Light& l, const real* vertices, const int* faces, const LightSample& s, Vec3 adj_wi,
+                              Vec3 adj_color) {
+    const Vec3 zero = {0, 0, 0};
+    AdjArrival a = {zero, zero, zero, {zero, zero, zero}};
+    Vec3 power = light_power(l);
+    if (kind == CONSTANT || kind == DIRECTIONAL) {
+        a.power = s.share * adj_color;
+        // A direction that was drawn stays what it is.
+        if (kind == DIRECTIONAL) a.to = adj_wi;
+        return a;
+    }
+    real square = dot(s.to, s.to);
+    if (!(square > 0)) return a;
+    real distance = sqrt(square);
+    Vec3 wi = (1 / distance) * s.to;
+    real factor, adj_factor = dot(power, adj_color), adj_square = 0;
+    if (kind == POINT) {
+        factor = 1 / square;
+        adj_square = -factor / square * adj_factor;
+    } else if (kind == SPOT) {
+        real k = cone(l, wi);
+        factor = k / square;
+        adj_square = -factor / square * adj_factor;
+        real adj_k = adj_factor / square, width = real(l.inner - l.outer);
+        if (k > 0 && k < 1) {
+            real adj_cosine = 2 * sqrt(k) / width * adj_k;
+            adj_wi += -adj_cosine * light_axis(l);
+            a.axis = -adj_cosine * wi;
+        }
+    } else {
+        Vec3 area = light_axis(l);
+        Corners c = {zero, zero, zero};
+        if (kind == AREA) {
+            c = corners_of(vertices, faces, s.face);
+            area = real(0.5) * cross(c.b - c.a, c.c - c.a);
+        }
+        real facing = -dot(wi, area), sign = l.sides == 2 && facing < 0 ? real(-1) : real(1);
+        facing = max(sign * facing, real(0));
+        factor = s.share * facing / square;
+        adj_square = -factor / square * adj_factor;
+        if (facing > 0) {
+            real adj_facing = -sign * s.share / square * adj_factor;
+            adj_wi += adj_facing * area;
+            Vec3 adj_area = adj_facing * wi;
+            if (kind == AREA) {
+                Vec3 e1 = c.b - c.a, e2 = c.c - c.a, half = real(0.5) * adj_area;
+                Vec3 adj_e1 = cross(e2, half), adj_e2 = cross(half, e1);
+                a.corners = {-(adj_e1 + adj_e2), adj_e1, adj_e2};
+            } else {
+                a.axis = adj_area;
+            }
+        }
+    }
+    a.power = factor * adj_color;
+    a.to = (1 / distance) * (adj_wi - dot(wi, adj_wi) * wi) + (2 * adj_square) * s.to;
+    if (kind == AREA) {
+        a.corners.a += s.weights.x * a.to, a.corners.b += s.weights.y * a.to, a.corners.c += s.weights.z * a.to;
+    }
+    return a;
+}
+
+}  // namespace gk
