@@ -16,7 +16,7 @@ from geomkit.arrays import as_array, precision_of
 from geomkit.autodiff.primitive import primitive
 from geomkit.errors import MeshError, message
 from geomkit.files import replacing
-from geomkit.implicit.narrow_band import fill_narrow_band
+from geomkit.implicit.narrow_band import blocks_have_signs, fill_narrow_band
 from geomkit.implicit.sign import choose
 from geomkit.implicit.signed_distance import adj_distance_of, distance
 from geomkit.mesh.measure import MeshGradients
@@ -100,6 +100,7 @@ def sdf_grid(
         sign: how inside and outside are told apart, as in `signed_distance`.
         narrow_band: None, or a number of spacings, at least 1: distances are then cut at so many spacings, so that only
             samples near the surface are queried, in a tenth of the time or less. Enough for isosurfaces near level 0.
+            (With "pseudonormal" or "parity" on a mesh for which they are wrong, all samples are queried.)
         progress: called as progress(done, total) with numbers of samples, or of blocks of them, now and then. What it
             raises ends the work.
 
@@ -138,7 +139,7 @@ def sdf_grid(
         values = namespace(mesh.device).empty(shape, mesh.dtype)
     except MemoryError as error:
         raise MemoryError(_too_large(mesh, resolution, spacing, math.prod(shape))) from error
-    if width is not None:
+    if width is not None and blocks_have_signs(frame, method):
         fill_narrow_band(frame, method, values, origin - shift, step, width, progress)
     else:
         rows = values.reshape(-1, shape[2])
@@ -146,6 +147,8 @@ def sdf_grid(
             rows[part] = distance(query, method).reshape(-1, shape[2])
             if progress is not None:
                 progress(part.stop * shape[2], math.prod(shape))
+        if width is not None:
+            values.clip(-width, width, out=values)
     return SdfGrid(mesh.library.wrap(values), origin, step)
 
 

@@ -264,6 +264,35 @@ def test_narrow_band_without_sign():
     assert grid.values.min() >= 0 and grid.values.max() == pytest.approx(2 * grid.spacing)
 
 
+def broken(kind):
+    ball = gk.shapes.icosphere(3, dtype=np.float64)
+    faces = ball.faces.copy()
+    if kind == "open":
+        faces = faces[ball.vertices[faces].mean(axis=1)[:, 2] < 0.3]
+    elif kind == "flipped":
+        faces[:300] = faces[:300, ::-1]
+    elif kind == "overlapping":
+        return gk.Mesh(
+            np.concatenate([ball.vertices, ball.vertices + [0.7, 0.2, 0.1]]), np.concatenate([faces, faces + 642])
+        )
+    return gk.Mesh(ball.vertices, faces)
+
+
+@pytest.mark.filterwarnings("ignore::geomkit.SignWarning")
+@pytest.mark.parametrize("sign", ["auto", "winding", "parity", "pseudonormal", "unsigned"])
+@pytest.mark.parametrize("kind", ["open", "flipped", "overlapping"])
+def test_narrow_band_signs_away_from_faces(kind, sign):
+    """Where the sign changes in holes and elsewhere in space, it does so in the band's grid too."""
+    options = {"resolution": 48, "padding": 0.4, "sign": sign}
+    dense = gk.sdf_grid(broken(kind), **options)
+    narrow = gk.sdf_grid(broken(kind), **options, narrow_band=2)
+    width = 2 * dense.spacing
+    np.testing.assert_allclose(narrow.values, np.clip(dense.values, -width, width), atol=1e-9)
+    if (kind, sign) == ("open", "winding"):
+        jump = np.abs(np.diff(np.sign(dense.values), axis=2)) == 2
+        assert (np.abs(dense.values[:, :, 1:])[jump] > width).any()
+
+
 @pytest.mark.parametrize(("value", "error"), [(0.5, ValueError), (np.nan, ValueError), ("a", TypeError)])
 def test_narrow_band_error(value, error):
     with pytest.raises(error, match="sdf_grid: narrow_band: expected None, or a finite number of at least 1"):
