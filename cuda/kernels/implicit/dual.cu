@@ -28,9 +28,13 @@ GK_KERNEL count_dual(int n, const real* samples, int nx, int ny, int nz, int pad
     }
 }
 
-// The box of a cell, in the world.
-GK_FN Vec3d cell_corner(const Grid& g, double sx, double sy, double sz, double ox, double oy, double oz, int i, int j, int k) {
-    return {ox + (i - g.pad) * sx, oy + (j - g.pad) * sy, oz + (k - g.pad) * sz};
+// A coordinate, held between the cell's first corner, number `at`, and its second; `corner` is the number of the one that
+// holds it. Points are relative to the grid's origin, so that they keep their digits far from the world's.
+GK_FN double held(double x, int at, double step, int& corner, bool& is_held) {
+    double low = at * step, high = (at + 1) * step;
+    is_held = x < low || x > high;
+    corner = x < low ? at : at + 1;
+    return clamp(x, low, high);
 }
 
 // Each item is a row: the vertices of its cells. weight < 0 takes means; else normals are those of the crossings, and the
@@ -53,10 +57,13 @@ GK_KERNEL dual_vertices_fwd(int n, const real* samples, int nx, int ny, int nz, 
                 Feature f = find_feature(points, normals, id, m, weight);
                 Vec3d p = f.mean + f.offset;
                 if (weight >= 0) {
-                    Vec3d low = cell_corner(grid, sx, sy, sz, ox, oy, oz, i, j, 32 * w + k);
-                    p = {clamp(p.x, low.x, low.x + sx), clamp(p.y, low.y, low.y + sy), clamp(p.z, low.z, low.z + sz)};
+                    int corner;
+                    bool is_held;
+                    p.x = held(p.x, i - pad, sx, corner, is_held);
+                    p.y = held(p.y, j - pad, sy, corner, is_held);
+                    p.z = held(p.z, 32 * w + k - pad, sz, corner, is_held);
                 }
-                set_row(vertices, at++, to_real(p));
+                set_row(vertices, at++, to_real(p + Vec3d{ox, oy, oz}));
             }
             numbers.advance(s);
         }
@@ -64,12 +71,12 @@ GK_KERNEL dual_vertices_fwd(int n, const real* samples, int nx, int ny, int nz, 
 }
 
 // Each item is every second row of every second slab: such rows have no edges in common, so what their cells send to the
-// points and normals of the crossings is added without conflict; `turn` is one of the four ways to choose them.
+// points and normals of the crossings is added without conflict; `turn` is one of the four ways to choose them. adj_border
+// (2 V, 3) gets what cells that hold a vertex back send to origin and spacing.
 GK_KERNEL dual_vertices_adj(int n, int turn, const real* samples, int nx, int ny, int nz, int pad, real level, double sx,
-                            double sy, double sz, double ox, double oy, double oz, const uint* words, const uint* live,
-                            int use_live, const int* first_edge, const int* first_cell, const real* points,
-                            const real* normals, double weight, const real* adj_vertices, real* adj_points,
-                            real* adj_normals) {
+                            double sy, double sz, const uint* words, const uint* live, int use_live, const int* first_edge,
+                            const int* first_cell, const real* points, const real* normals, double weight,
+                            const real* adj_vertices, real* adj_points, real* adj_normals, real* adj_border) {
     Grid grid = {samples, nx, ny, nz, pad, level};
     Signs signs = {words, live, use_live, grid.rows_x(), grid.rows_y(), grid.length(), grid.words()};
     int across = (signs.ny + 1 - (turn & 1)) / 2;
@@ -90,22 +97,29 @@ GK_KERNEL dual_vertices_adj(int n, int turn, const real* samples, int nx, int ny
                     continue;
                 }
                 Feature f = find_feature(points, normals, id, m, weight);
-                Vec3d p = f.mean + f.offset, low = cell_corner(grid, sx, sy, sz, ox, oy, oz, i, j, 32 * w + k);
-                // Where the vertex is held back by the cell it does not move.
-                if (p.x < low.x || p.x > low.x + sx) g.x = 0;
-                if (p.y < low.y || p.y > low.y + sy) g.y = 0;
-                if (p.z < low.z || p.z > low.z + sz) g.z = 0;
-                // offset = A^-1 sum m (m . (p - mean)), with A = sum m m^T + weight m 1.
+                Vec3d p = f.mean + f.offset, border = {0, 0, 0}, stretched = {0, 0, 0};
+                // Where the vertex is held back by the cell it moves as the cell does.
+                int corner;
+                bool is_held;
+                held(p.x, i - pad, sx, corner, is_held);
+                if (is_held) border.x = g.x, stretched.x = corner * g.x, g.x = 0;
+                held(p.y, j - pad, sy, corner, is_held);
+                if (is_held) border.y = g.y, stretched.y = corner * g.y, g.y = 0;
+                held(p.z, 32 * w + k - pad, sz, corner, is_held);
+                if (is_held) border.z = g.z, stretched.z = corner * g.z, g.z = 0;
+                set_row(adj_border, 2 * (at - 1), to_real(border));
+                set_row(adj_border, 2 * (at - 1) + 1, to_real(stretched));
+                // offset = A^-1 sum m (m . (p - mean)), with A = sum m m^T + weight 1.
                 Vec3d y = f.solve(g), pull = {0, 0, 0};
                 for (int e = 0; e < m; ++e) {
-                    Vec3d normal = to_double(row(normals, id[e]));
+                    Vec3d normal = f.normal(normals, id[e]);
                     pull += dot(normal, y) * normal;
                 }
                 for (int e = 0; e < m; ++e) {
-                    Vec3d normal = to_double(row(normals, id[e])), to = to_double(row(points, id[e])) - f.mean;
+                    Vec3d normal = f.normal(normals, id[e]), to = to_double(row(points, id[e])) - f.mean;
                     double along = dot(normal, y), miss = dot(normal, to - f.offset);
                     add_row(adj_points, id[e], to_real((1.0 / m) * (g - pull) + along * normal));
-                    add_row(adj_normals, id[e], to_real(miss * y + along * (to - f.offset)));
+                    add_row(adj_normals, id[e], to_real((1 / f.unit) * (miss * y + along * (to - f.offset))));
                 }
             }
             numbers.advance(s);
