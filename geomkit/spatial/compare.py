@@ -78,13 +78,17 @@ class _Side:
         xp = namespace(self.mesh.device)
         hit = closest_point(other.mesh, xp.asarray(self.points, dtype=other.mesh.dtype))
         self.face = as_array(hit.face, op="", name="", shape=("N",), dtype=np.int32, device=self.mesh.device)
-        self.weights = self._own(hit.barycentric, 3, np.float64)
-        if not other.is_mesh:
-            self.weights = xp.zeros_like(self.weights)
-        # (What is left of 1 is the first corner's, so that coordinates far from zero do not count.)
-        self.weights[:, 0] = 1 - self.weights[:, 1] - self.weights[:, 2]
-        a, b, c = (other.mesh.vertices_array[k].astype(np.float64) for k in other.mesh.faces_array[self.face].T)
-        self.away = self.points - a - self.weights[:, 1:2] * (b - a) - self.weights[:, 2:] * (c - a)
+        corners = other.mesh.faces_array[self.face]
+        first = other.mesh.vertices_array[corners[:, 0]].astype(np.float64)
+        self.away = self.points - first
+        if other.is_mesh:
+            self.weights = self._own(hit.barycentric, 3, np.float64)
+            # (What is left of 1 is the first corner's, so that coordinates far from zero do not count.)
+            self.weights[:, 0] = 1 - self.weights[:, 1] - self.weights[:, 2]
+            for k in (1, 2):
+                self.away -= self.weights[:, k, None] * (other.mesh.vertices_array[corners[:, k]] - first)
+        else:
+            self.weights = xp.asarray([[1.0, 0.0, 0.0]])
         self.distance = xp.sqrt((self.away * self.away).sum(axis=1))
         return self.distance
 

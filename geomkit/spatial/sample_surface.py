@@ -47,6 +47,7 @@ def sample_surface(mesh: Mesh, n: int, *, seed: int = 0) -> SurfaceSamples:
     Raises:
         ValueError: n or seed is negative; the mesh has no area to draw from.
         TypeError: n or seed is no integer.
+        MemoryError: there is no room for the points.
 
     Cost: O(F + N log F).
 
