@@ -132,7 +132,7 @@ def sdf_grid(
         ((5, 5, 5), 0.5, [-1.0, -1.0, -1.0], -0.5)
     """
     mesh, shape, origin, step = _placed(mesh, resolution, spacing, padding)
-    width = _band(narrow_band, step)
+    width = _band(narrow_band, step, mesh.dtype)
     frame, shift = _near_origin(mesh)
     method = choose("sdf_grid", frame, sign)
     try:
@@ -187,7 +187,7 @@ def sdf_grid_adjoint(
         (8, 3)
     """
     mesh, shape, origin, step = _placed(mesh, resolution, spacing, padding)
-    width = _band(narrow_band, step)
+    width = _band(narrow_band, step, mesh.dtype)
     frame, shift = _near_origin(mesh)
     method = choose("sdf_grid", frame, sign)
     adj = as_array(
@@ -217,15 +217,15 @@ def _placed(
     return mesh, *_layout(mesh, resolution, spacing, padding)
 
 
-def _band(narrow_band: float | None, step: float) -> float | None:
-    """Half the width of the band in world units."""
+def _band(narrow_band: float | None, step: float, dtype: np.dtype) -> float | None:
+    """Half the width of the band in world units, within the range of the distances."""
     if narrow_band is None:
         return None
     expected = "None, or a finite number of at least 1"
     width = _number("narrow_band", narrow_band, expected)
     if not 1 <= width < math.inf:
         raise ValueError(message("sdf_grid", "narrow_band", expected, reprlib.repr(narrow_band)))
-    return width * step
+    return min(width * step, float(np.finfo(dtype).max) / 4)
 
 
 def _samples(

@@ -293,6 +293,14 @@ def test_narrow_band_signs_away_from_faces(kind, sign):
         assert (np.abs(dense.values[:, :, 1:])[jump] > width).any()
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("band", [1e30, 1e300])
+def test_narrow_band_wider_than_the_grid(band):
+    for mesh in (gk.shapes.box(), gk.Mesh(gk.shapes.box().vertices, gk.shapes.box().faces[2:])):
+        dense = gk.sdf_grid(mesh, resolution=12)
+        np.testing.assert_array_equal(gk.sdf_grid(mesh, resolution=12, narrow_band=band).values, dense.values)
+
+
 @pytest.mark.parametrize(("value", "error"), [(0.5, ValueError), (np.nan, ValueError), ("a", TypeError)])
 def test_narrow_band_error(value, error):
     with pytest.raises(error, match="sdf_grid: narrow_band: expected None, or a finite number of at least 1"):
