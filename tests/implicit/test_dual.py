@@ -184,6 +184,29 @@ def test_edge_normals_not_finite(bad):
     assert all(np.array_equal(a, b) for a, b in zip(g[:1] + g[2:], other[:1] + other[2:], strict=True))
 
 
+def test_edge_normals_beside_the_edge():
+    """Only the two samples of an edge count for the normal at its crossing, and padding has the border's."""
+    rng = np.random.default_rng(0)
+    field, normals = rng.normal(size=(5, 6, 37)), rng.normal(size=(5, 6, 37, 3))
+    inside = field < 0
+    away = np.ones(field.shape, bool)
+    for axis in range(3):
+        crossed = np.diff(inside, axis=axis)
+        for low in (True, False):
+            part = [slice(None)] * 3
+            part[axis] = slice(None, -1) if low else slice(1, None)
+            away[tuple(part)] &= ~crossed
+    assert away.any()
+    other = np.where(away[..., None], 1e3, normals)
+    mesh = gk.dual_contouring(field, normals)
+    assert np.array_equal(gk.dual_contouring(field, other).vertices, mesh.vertices)
+    g = gk.dual_contouring.adjoint(field, other, adj_vertices=mesh.vertices)
+    assert (g.normals[away] == 0).all() and (g.normals[~away] != 0).any()
+    ramp = np.broadcast_to(np.arange(4.0)[:, None, None] - 1.3, (4, 4, 4))
+    capped = gk.dual_contouring(ramp, np.broadcast_to([1.0, 0, 0], (4, 4, 4, 3)), boundary="cap")
+    assert capped.is_closed and np.allclose(capped.bounds[1], [1.3, 3, 3], atol=0.01)
+
+
 @BOTH
 def test_edge_far_from_origin(extract):
     """Vertices are as exact as float32 can say where they are."""

@@ -28,6 +28,97 @@ GK_KERNEL count_dual(int n, const real* samples, int nx, int ny, int nz, int pad
     }
 }
 
+// The two samples of an edge that is crossed, and where between them.
+struct EdgeNormal {
+    bool has[2];  // a normal: not so padding, and samples whose normal is not finite
+    uint64 at[2];  // where that is
+    Vec3d normal[2];
+    double weight[2];
+    bool moves;  // whether the mix of the two changes along the edge
+};
+
+GK_FN void set_end(EdgeNormal& edge, int end, const Grid& g, const real* normals, int i, int j, int k) {
+    i -= g.pad, j -= g.pad, k -= g.pad;
+    edge.has[end] = false, edge.at[end] = 0, edge.normal[end] = {0, 0, 0};
+    if (i < 0 || j < 0 || k < 0 || i >= g.nx || j >= g.ny || k >= g.nz) {
+        edge.moves = false;
+        return;
+    }
+    uint64 at = 3 * (((uint64)i * g.ny + j) * g.nz + k);
+    const real* m = normals + at;
+    real largest = max(max(abs(m[0]), abs(m[1])), abs(m[2]));
+    if (!(largest <= INFINITE && m[0] == m[0] && m[1] == m[1] && m[2] == m[2])) return;
+    edge.has[end] = true, edge.at[end] = at, edge.normal[end] = {double(m[0]), double(m[1]), double(m[2])};
+}
+
+// Of the edge along an axis from (i, j, k) on, whose crossing is at x along it. Padding has the normal of the sample beside it.
+GK_FN EdgeNormal edge_normal(const Grid& g, const real* normals, int axis, int i, int j, int k, double x, double step) {
+    EdgeNormal r;
+    r.moves = true;
+    set_end(r, 0, g, normals, i, j, k);
+    bool low = r.moves;
+    set_end(r, 1, g, normals, i + (axis == 0), j + (axis == 1), k + (axis == 2));
+    double t = clamp(x / step - ((axis == 0 ? i : axis == 1 ? j : k) - g.pad), 0.0, 1.0);
+    if (!r.moves) t = low ? 0 : 1;
+    r.weight[0] = 1 - t, r.weight[1] = t;
+    return r;
+}
+
+// Calls visit(vertex, axis, k) for the edges from row (i, j) on that are crossed.
+template <class Visit> GK_FN void each_edge(const Signs& s, const int* first_edge, int i, int j, Visit visit) {
+    const int* own = first_edge + 3 * ((uint64)i * s.ny + j);
+    if (own[3] == own[0]) return;
+    int z = own[0], y = own[1], x = own[2];
+    for (int w = 0; w < s.n; ++w) {
+        Stretch r = stretch(s, i, j, w);
+        if (r.empty) continue;
+        for (uint rest = r.z[0]; rest; rest &= rest - 1) visit(z++, 2, 32 * w + lowest_bit(rest));
+        for (uint rest = r.y[0]; rest; rest &= rest - 1) visit(y++, 1, 32 * w + lowest_bit(rest));
+        for (uint rest = r.x[0]; rest; rest &= rest - 1) visit(x++, 0, 32 * w + lowest_bit(rest));
+    }
+}
+
+// Each item is a row: the normals at the crossings of its edges, between those of the samples (X, Y, Z, 3).
+GK_KERNEL edge_normals_fwd(int n, const real* samples, int nx, int ny, int nz, int pad, real level, double sx, double sy,
+                           double sz, const uint* words, const uint* live, int use_live, const int* first_edge,
+                           const real* points, const real* sample_normals, real* normals) {
+    Grid grid = {samples, nx, ny, nz, pad, level};
+    Signs signs = {words, live, use_live, grid.rows_x(), grid.rows_y(), grid.length(), grid.words()};
+    GK_EACH(row, n) {
+        int i = row / signs.ny, j = row - i * signs.ny;
+        each_edge(signs, first_edge, i, j, [&](int v, int axis, int k) {
+            double x = points[3 * (uint64)v + axis], step = axis == 0 ? sx : axis == 1 ? sy : sz;
+            EdgeNormal e = edge_normal(grid, sample_normals, axis, i, j, k, x, step);
+            set_row(normals, v, to_real(e.weight[0] * e.normal[0] + e.weight[1] * e.normal[1]));
+        });
+    }
+}
+
+// Each item is every second row of every second slab, whose edges end in different samples: `turn` is one of the four ways to
+// choose them.
+GK_KERNEL edge_normals_adj(int n, int turn, const real* samples, int nx, int ny, int nz, int pad, real level, double sx,
+                           double sy, double sz, const uint* words, const uint* live, int use_live, const int* first_edge,
+                           const real* points, const real* sample_normals, const real* adj_normals, real* adj_points,
+                           real* adj_sample_normals) {
+    Grid grid = {samples, nx, ny, nz, pad, level};
+    Signs signs = {words, live, use_live, grid.rows_x(), grid.rows_y(), grid.length(), grid.words()};
+    int across = (signs.ny + 1 - (turn & 1)) / 2;
+    GK_EACH(item, n) {
+        int i = 2 * (item / across) + (turn >> 1), j = 2 * (item % across) + (turn & 1);
+        each_edge(signs, first_edge, i, j, [&](int v, int axis, int k) {
+            double x = points[3 * (uint64)v + axis], step = axis == 0 ? sx : axis == 1 ? sy : sz;
+            EdgeNormal e = edge_normal(grid, sample_normals, axis, i, j, k, x, step);
+            Vec3d g = to_double(row(adj_normals, v));
+            if (e.moves) adj_points[3 * (uint64)v + axis] += real(dot(e.normal[1] - e.normal[0], g) / step);
+            for (int end = 0; end < 2; ++end) {
+                if (!e.has[end]) continue;
+                real* out = adj_sample_normals + e.at[end];
+                out[0] += real(e.weight[end] * g.x), out[1] += real(e.weight[end] * g.y), out[2] += real(e.weight[end] * g.z);
+            }
+        });
+    }
+}
+
 // A coordinate, held between the cell's first corner, number `at`, and its second; `corner` is the number of the one that
 // holds it. Points are relative to the grid's origin, so that they keep their digits far from the world's.
 GK_FN double held(double x, int at, double step, int& corner, bool& is_held) {
