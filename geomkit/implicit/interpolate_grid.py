@@ -117,7 +117,7 @@ def interpolate_grid(
         spacing: between samples: a number, or three; 1 if None. A grid of `sdf_grid` has its own.
         origin: where sample (0, 0, 0) is: a number, or three; 0 if None.
         method: "linear" (trilinear: 8 samples; the gradient jumps between cells) or "cubic" (tricubic convolution: 64
-            samples; the gradient is continuous, and quadratic fields come out exact).
+            samples; the gradient is continuous, and quadratic fields come out exact but in the outermost cells).
 
     Returns:
         A record in the library of the points, of the grid's precision: `.value` (N,), `.gradient` (N, 3). Where one of

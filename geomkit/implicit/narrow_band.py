@@ -17,7 +17,7 @@ from geomkit.spatial.winding_number import winding
 
 __all__ = ["blocks_have_signs", "fill_narrow_band"]
 
-LARGEST = 16  # samples along a side of the first blocks
+LARGEST = 16  # samples along a side of the first blocks, a power of two
 CHUNK = {"cpu": 1 << 18, "cuda": 1 << 21}  # samples at a time
 WINDING_ERROR = 0.03  # twice the largest error of the fast winding number that was seen
 
@@ -116,30 +116,31 @@ def fill_narrow_band(
     filler = _Filler(mesh, method, values, corner, step, width)
     xp, shape = filler.xp, values.shape
     counts = [-(-n // LARGEST) for n in shape]
-    total, sides = math.prod(counts), _sides(LARGEST)
+    total = math.prod(counts)
     height = max(1, CHUNK[mesh.device] // LARGEST**2)
     for start in range(0, total, height):
         index = xp.arange(start, min(start + height, total))
         lower = xp.stack([index // (counts[1] * counts[2]), index // counts[2] % counts[1], index % counts[2]], axis=1)
-        lower = filler.blocks(lower * LARGEST, LARGEST)
-        for size, smaller in zip(sides, sides[1:], strict=False):
-            lower = _parts(xp, lower, size // smaller, smaller, shape)
-            if smaller > 1:
-                lower = filler.blocks(lower, smaller)
-        for begin in range(0, len(lower), CHUNK[mesh.device]):
-            filler.samples(lower[begin : begin + CHUNK[mesh.device]])
+        _fill_blocks(filler, lower * LARGEST, LARGEST)
         if progress is not None:
             progress(start + len(index), total)
 
 
-def _sides(largest: int) -> list[int]:
-    """The sizes of blocks, each half the one before, down to a sample."""
-    return [largest >> k for k in range(largest.bit_length())]
+def _fill_blocks(filler: _Filler, lower: Any, size: int) -> None:
+    """Fill blocks, and the halves of those near the surface: few enough at a time to bound the scratch memory."""
+    if size == 1:
+        filler.samples(lower)
+        return
+    lower = filler.blocks(lower, size)
+    step = max(1, CHUNK[filler.mesh.device] // 8)
+    for start in range(0, len(lower), step):
+        halves = _halves(filler.xp, lower[start : start + step], size // 2, filler.values.shape)
+        _fill_blocks(filler, halves, size // 2)
 
 
-def _parts(xp: Any, lower: Any, ratio: int, size: int, shape: tuple[int, ...]) -> Any:
-    """The blocks of a size in larger ones, as many along a side as the ratio says, that begin inside the grid."""
-    side = size * xp.arange(ratio)
+def _halves(xp: Any, lower: Any, size: int, shape: tuple[int, ...]) -> Any:
+    """The blocks of a size in those of twice that size which begin inside the grid."""
+    side = size * xp.arange(2)
     offsets = xp.stack(xp.meshgrid(side, side, side, indexing="ij"), axis=-1).reshape(-1, 3)
     parts = (lower[:, None] + offsets).reshape(-1, 3)
     return parts[(parts < xp.asarray(shape)).all(axis=1)]

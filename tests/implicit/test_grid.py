@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -227,6 +228,19 @@ print((peak() - before) / values.nbytes, *values.shape)
 
 
 # ---- narrow band
+
+
+@pytest.mark.parametrize("band", [3, 1e30])
+def test_narrow_band_memory(monkeypatch, band):
+    """The scratch memory is bounded however much of the grid the band takes."""
+    monkeypatch.setitem(narrow_band.CHUNK, "cpu", 1 << 14)
+    mesh = gk.shapes.icosphere(3)
+    gk.sdf_grid(mesh, resolution=20, narrow_band=band)
+    tracemalloc.start()
+    grid = gk.sdf_grid(mesh, resolution=150, narrow_band=band)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert grid.values.nbytes < peak < 1.5 * grid.values.nbytes
 
 
 @pytest.mark.parametrize("resolution", [20, 37])
