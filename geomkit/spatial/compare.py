@@ -89,17 +89,17 @@ class _Side:
                 self.away -= self.weights[:, k, None] * (other.mesh.vertices_array[corners[:, k]] - first)
         else:
             self.weights = xp.asarray([[1.0, 0.0, 0.0]])
-        self.distance = xp.sqrt((self.away * self.away).sum(axis=1))
+        # (In units of the largest component, so that no square leaves the range of floats.)
+        largest = abs(self.away).max(axis=1)
+        unit = self.away / xp.where(largest > 0, largest, 1)[:, None]
+        self.distance = largest * xp.sqrt((unit * unit).sum(axis=1))
         return self.distance
 
     def send(self, other: _Side, weight: Any, squared: bool) -> None:
         """Add the gradients of distances, or of their squares, measured from this side; those of 0 send 0."""
         xp = namespace(self.mesh.device)
-        if squared:
-            weight = 2 * weight
-        else:
-            weight = xp.where(self.distance > 0, weight, 0) / xp.where(self.distance > 0, self.distance, 1)
-        along = xp.broadcast_to(weight, self.distance.shape)[:, None] * self.away
+        size = 0.5 if squared else xp.where(self.distance > 0, self.distance, 1)[:, None]
+        along = xp.broadcast_to(weight, self.distance.shape)[:, None] * (self.away / size)
         self.adj_points += along
         adj_corners = -self.weights[:, :, None] * along[:, None]
         other.adj_vertices += corners_to_vertices(other.mesh, self.face, adj_corners.astype(other.mesh.dtype))

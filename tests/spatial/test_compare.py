@@ -73,6 +73,15 @@ def test_value_mixed_precisions():
     assert gk.chamfer_distance(a, b, squared=False) == pytest.approx(expected, rel=1e-3)
 
 
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_edge_scales(scale):
+    a, b = clouds()
+    for measure in (lambda *x: gk.chamfer_distance(*x, squared=False), gk.hausdorff_distance):
+        assert measure(a * scale, b * scale) / scale == pytest.approx(measure(a, b))
+    g, plain = (gk.chamfer_distance.adjoint(a * s, b * s, squared=False) for s in (scale, 1))
+    assert all(np.allclose(x, y) for x, y in zip(g, plain, strict=True))
+
+
 def test_gradient_at_distance_zero():
     a, _ = clouds()
     for adjoint in (gk.chamfer_distance.adjoint, gk.hausdorff_distance.adjoint):
