@@ -190,7 +190,7 @@ def surface_nets(
 
     Raises:
         ValueError: wrong shape or option, numbers that are not finite, a surface of 2**31 vertices or more.
-        TypeError: wrong dtype, or an input that tracks gradients.
+        TypeError: wrong dtype, or gradients are followed through an argument that sends none.
         MemoryError: there is no room for the surface.
 
     Cost: that of `marching_cubes`, twice.   Source: Gibson (1998), without the smoothing.
@@ -288,7 +288,7 @@ def dual_contouring(
 
     Raises:
         ValueError: wrong shape or option, numbers that are not finite, a surface of 2**31 vertices or more.
-        TypeError: wrong dtype, or an input that tracks gradients.
+        TypeError: wrong dtype, or gradients are followed through an argument that sends none.
         MemoryError: there is no room for the surface.
 
     Cost: about four times that of `marching_cubes`.   Source: Ju, Losasso, Schaefer and Warren (2002).

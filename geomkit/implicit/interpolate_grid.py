@@ -128,7 +128,7 @@ def interpolate_grid(
 
     Raises:
         ValueError: wrong shape or method, an empty grid, points that are not finite.
-        TypeError: wrong dtype, or an input that tracks gradients.
+        TypeError: wrong dtype, or gradients are followed through an argument that sends none.
 
     Cost: O(N).   Source: Keys (1981), with a = -1/2 and a linear continuation at the border.
 

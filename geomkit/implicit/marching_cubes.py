@@ -115,7 +115,7 @@ def marching_cubes(
     Raises:
         ValueError: wrong shape or option, a spacing that is not positive, numbers that are not finite, a surface of
             2**31 vertices or more.
-        TypeError: wrong dtype, or an input that tracks gradients.
+        TypeError: wrong dtype, or gradients are followed through an argument that sends none.
         MemoryError: there is no room for the surface.
 
     Cost: reads the field once and again near the surface. Beyond the result, 1 bit a sample and 20 bytes a row, of

@@ -161,7 +161,7 @@ def chamfer_distance(a: Any, b: Any, *, samples: int = SAMPLES, seed: int = 0, s
     Raises:
         ValueError: wrong shape, points that are not finite, a side without faces or points, a mesh without area,
             samples or seed out of range.
-        TypeError: wrong dtype, samples or seed that are no integers, or an input that tracks gradients.
+        TypeError: wrong dtype, samples or seed that are no integers.
 
     Cost: a closest-point query for each point of both sides.
 
@@ -230,7 +230,7 @@ def hausdorff_distance(a: Any, b: Any, *, samples: int = SAMPLES, seed: int = 0)
     Raises:
         ValueError: wrong shape, points that are not finite, a side without faces or points, a mesh without area,
             samples or seed out of range.
-        TypeError: wrong dtype, samples or seed that are no integers, or an input that tracks gradients.
+        TypeError: wrong dtype, samples or seed that are no integers.
 
     Cost: a closest-point query for each point of both sides.
 

@@ -202,8 +202,9 @@ def test_libraries():
     torch = pytest.importorskip("torch")
     found = gk.interpolate_grid(np.ones((3, 3, 3), np.float32), torch.zeros(2, 3))
     assert isinstance(found.value, torch.Tensor) and found.value.tolist() == [1, 1]
-    with pytest.raises(TypeError, match="requires_grad"):
-        gk.interpolate_grid(np.ones((3, 3, 3)), torch.zeros(2, 3, requires_grad=True))
+    points = torch.ones(1, 3, requires_grad=True)
+    gk.interpolate_grid(np.arange(27.0).reshape(3, 3, 3), points).value.backward()
+    assert points.grad.tolist() == [[9, 3, 1]]
 
 
 @pytest.mark.skipif(not cuda.available(), reason="CuPy finds no CUDA device here")
