@@ -338,7 +338,7 @@ def test_error_of_interpolation():
     for value, got in ((np.zeros(9), r"\(8,\) floats, got \(9,\) float64"), (5, r"\(8,\) floats, got int")):
         with pytest.raises(ValueError, match=f"^Hits.interpolate: attribute: expected {got}$"):
             hits.interpolate(value)
-    for value, got in ((["a"] * 8, r"\(8,\) <U1"), (np.zeros((8, 2), bool), r"\(8, 2\) bool"), (None, "None")):
+    for value, got in ((["a"] * 8, r"\(8,\) <U1"), (np.zeros((8, 2), bool), r"\(8, 2\) bool .*"), (None, "None")):
         with pytest.raises(TypeError, match=f"^Hits.interpolate: attribute: expected .* floats, got {got}$"):
             hits.interpolate(value)
 
@@ -358,7 +358,8 @@ def test_libraries_torch():
     origins = rays[0].clone().requires_grad_()
     gk.cast_rays(mesh, origins, rays[1]).t.sum().backward()
     assert origins.grad.tolist() == [[0, 0, 1]]
-    assert gk.occluded(mesh, origins, rays[1]).tolist() == [True] and gk.count_hits(mesh, origins, rays[1]).tolist() == [2]
+    assert gk.occluded(mesh, origins, rays[1]).tolist() == [True]
+    assert gk.count_hits(mesh, origins, rays[1]).tolist() == [2]
     with pytest.raises(TypeError, match="^all_hits: origins: expected values that do not track gradients"):
         gk.all_hits(mesh, origins, rays[1])
 
