@@ -27,7 +27,8 @@ __all__ = ["Voxels", "offset", "remesh", "voxelize"]
 LEAST = 16  # samples along the longest side
 MARGIN = 3  # spacings left free around the surface
 BAND = 4  # spacings within which distances are exact
-LOST = 1.0  # spacings from the new surface beyond which a point of the old one counts as lost
+LOST, LESS = 1.25, 0.5  # spacings from the new surface beyond which a point of the old one is lost; and beside others
+BLOCK = 4  # spacings: what is beside
 SHELL = 0.9  # spacings: more than half a cell's diagonal, so that a sample lies in the shell of every point
 ROUNDS = 4  # in which lost points are brought back: one for all around them, then for the nearest sample alone
 CAP = 4.0  # spacings: the field where it closes a hole is so many for a whole turn of the winding number
@@ -66,14 +67,16 @@ def remesh(
         sign: how inside and outside are told apart, as in `signed_distance`; "auto" also turns meshes that are inside
             out.
         thin: what happens to what is lost between the samples: "keep" makes walls and gaps that are thinner than a
-            spacing about two spacings thick; "drop" lets them go.
+            spacing one to two spacings thick, walls without any thickness among them; "drop" lets them go.
         project: move each vertex to the closest point of the old surface, where that is less than a spacing away. Sharp
             edges come out sharper, triangles worse.
         progress: called as progress(done, total) now and then. What it raises ends the work.
 
     Returns:
         a Mesh in the library and precision of the old one. With "keep", points of the solid's surface are within 1.5
-        spacings of it, except where several walls and gaps thinner than a spacing lie side by side.
+        spacings of it, unless there are more walls and gaps side by side than samples to tell them apart. Faces with
+        the inside on both sides, as where parts overlap, are no part of that surface; nor are sheets within the shells
+        of other sheets. Holes are closed where the winding number is one half.
 
     Gradients:
         None: for gradients call `sdf_grid` and `marching_cubes`.
@@ -97,7 +100,7 @@ def remesh(
     library, solid, method = _solid("remesh", mesh, sign)
     grid = _distances("remesh", solid, method, resolution, 0.0, BAND, progress)
     exact = abs(grid.values)
-    if method == "winding":
+    if method == "winding" and not solid.is_closed:
         _smooth_caps(grid, solid)
     if thin == "keep" and method == "unsigned":
         grid.values[...] -= solid.dtype.type(SHELL * grid.spacing)
@@ -228,9 +231,8 @@ def _distances(
     gaps = count - 1
     padding = (max(reach, 0.0) / longest + MARGIN / gaps) / (1 - 2 * MARGIN / gaps)
     spacing = longest * (1 + 2 * padding) / gaps
-    # Far from faces the sign changes at holes and flipped faces only.
-    sealed = method in ("pseudonormal", "unsigned") or (solid.is_closed and solid.is_oriented)
-    narrow = band + abs(reach) / spacing if sealed else None
+    # Far from faces the sign changes at holes only, which closed meshes do not have.
+    narrow = band + abs(reach) / spacing if method in ("pseudonormal", "unsigned") or solid.is_closed else None
     return sdf_grid(solid, resolution=int(count), padding=padding, sign=method, narrow_band=narrow, progress=progress)
 
 
@@ -255,14 +257,13 @@ def _smooth_caps(grid: SdfGrid, solid: Mesh) -> None:
         jump = ((values[low] < 0) != (values[high] < 0)) & (abs(values[low] - values[high]) > 1.001 * step)
         jumps[low] |= jump
         jumps[high] |= jump
-    place = xp.stack(xp.nonzero(jumps), axis=1)
-    if not len(place):
-        return
+    number = xp.flatnonzero(jumps)
+    place = xp.stack(xp.unravel_index(number, values.shape), axis=1)
     points = (xp.asarray(grid.origin) + step * place).astype(solid.dtype)
     over = abs(winding(Points("remesh", solid, points), "fast") - solid.dtype.type(0.5))
-    old = values[jumps]
+    old = values.reshape(-1)[number]
     size = xp.minimum(abs(old), xp.maximum(CAP * step * over, TINY * step))
-    values[jumps] = xp.where(old < 0, -size, size)
+    values.reshape(-1)[number] = xp.where(old < 0, -size, size).astype(solid.dtype)
 
 
 def _kept(grid: SdfGrid, exact: Any, solid: Mesh, method: str, surface: Mesh) -> Mesh:
@@ -291,8 +292,15 @@ def _on_surface(solid: Mesh, spacing: float) -> tuple[Any, Any]:
 def _lost(points: Any, normals: Any, solid: Mesh, method: str, surface: Mesh, spacing: float) -> Any:
     """Those of the points of the solid's surface that are far from the new one: all of them where there is none."""
     if surface.n_faces:
-        far = closest_point(surface, points.astype(surface.dtype)).distance > LOST * spacing
-        points, normals = points[far], normals[far]
+        distances = closest_point(surface, points.astype(surface.dtype)).distance
+        far = distances > LESS * spacing
+        points, normals, distances = points[far], normals[far], distances[far]
+        # Sharp corners are cut by less, and best left alone; but a wall is brought back with its rims.
+        xp = namespace(solid.device)
+        block = xp.floor((points - xp.asarray(solid.bounds[0])) / (BLOCK * spacing)).astype(np.int64)
+        number = block @ xp.asarray([1 << 42, 1 << 21, 1])
+        lost = xp.isin(number, number[distances > LOST * spacing])
+        points, normals = points[lost], normals[lost]
     step = solid.dtype.type(BESIDE * spacing) * normals
     behind, before = (distance(Points("remesh", solid, points + s * step), method) < 0 for s in (-1, 1))
     # Faces buried inside the solid are no part of its surface. Those with the outside on both sides are walls without
