@@ -27,7 +27,7 @@ __all__ = ["Voxels", "offset", "remesh", "voxelize"]
 LEAST = 16  # samples along the longest side
 MARGIN = 3  # spacings left free around the surface
 BAND = 4  # spacings within which distances are exact
-LOST, LESS = 1.25, 0.5  # spacings from the new surface beyond which a point of the old one is lost; and beside others
+LOST, LESS = 1.25, 1.0  # spacings from the new surface beyond which a point of the old one is lost; and beside others
 BLOCK = 4  # spacings: what is beside
 SHELL = 0.9  # spacings: more than half a cell's diagonal, so that a sample lies in the shell of every point
 ROUNDS = 4  # in which lost points are brought back: one for all around them, then for the nearest sample alone
@@ -267,14 +267,18 @@ def _smooth_caps(grid: SdfGrid, solid: Mesh) -> None:
 
 
 def _kept(grid: SdfGrid, exact: Any, solid: Mesh, method: str, surface: Mesh) -> Mesh:
-    """The surface after walls and gaps that the samples miss have been made thicker, in the grid, too."""
+    """The surface after walls and gaps that the samples miss have been made thicker, in the grid, too: of those of all
+    rounds the one that comes nearest to all points."""
     points, normals = _on_surface(solid, grid.spacing)
-    for turn in range(ROUNDS):
-        lost = _lost(points, normals, solid, method, surface, grid.spacing)
-        if not _thicken(grid, exact, lost, all_around=turn == 0):
+    best, kept = math.inf, surface
+    for turn in range(ROUNDS + 1):
+        lost, worst = _lost(points, normals, solid, method, surface, grid.spacing)
+        if worst < best:
+            best, kept = worst, surface
+        if turn == ROUNDS or not _thicken(grid, exact, lost, all_around=turn == 0):
             break
         surface = _surface(grid, 0.0)
-    return surface
+    return kept
 
 
 def _on_surface(solid: Mesh, spacing: float) -> tuple[Any, Any]:
@@ -289,27 +293,30 @@ def _on_surface(solid: Mesh, spacing: float) -> tuple[Any, Any]:
     return points, normals
 
 
-def _lost(points: Any, normals: Any, solid: Mesh, method: str, surface: Mesh, spacing: float) -> Any:
-    """Those of the points of the solid's surface that are far from the new one: all of them where there is none."""
+def _lost(points: Any, normals: Any, solid: Mesh, method: str, surface: Mesh, spacing: float) -> tuple[Any, float]:
+    """Those of the points of the solid's surface that are far from the new one, all of them where there is none; and
+    how far the farthest is, 0 if there are none."""
+    xp = namespace(solid.device)
     if surface.n_faces:
         distances = closest_point(surface, points.astype(surface.dtype)).distance
-        far = distances > LESS * spacing
-        points, normals, distances = points[far], normals[far], distances[far]
-        # Sharp corners are cut by less, and best left alone; but a wall is brought back with its rims.
-        xp = namespace(solid.device)
-        block = xp.floor((points - xp.asarray(solid.bounds[0])) / (BLOCK * spacing)).astype(np.int64)
-        number = block @ xp.asarray([1 << 42, 1 << 21, 1])
-        lost = xp.isin(number, number[distances > LOST * spacing])
-        points, normals = points[lost], normals[lost]
+    else:
+        distances = xp.full(len(points), np.inf, solid.dtype)
+    far = distances > LESS * spacing
+    points, normals, distances = points[far], normals[far], distances[far]
+    # Sharp corners are cut by less, and best left alone; but a wall is brought back with its rims.
+    block = xp.floor((points - xp.asarray(solid.bounds[0])) / (BLOCK * spacing)).astype(np.int64)
+    number = block @ xp.asarray([1 << 42, 1 << 21, 1])
+    lost = xp.isin(number, number[distances > LOST * spacing])
+    points, normals, distances = points[lost], normals[lost], distances[lost]
     step = solid.dtype.type(BESIDE * spacing) * normals
     behind, before = (distance(Points("remesh", solid, points + s * step), method) < 0 for s in (-1, 1))
     # Faces buried inside the solid are no part of its surface. Those with the outside on both sides are walls without
     # thickness, but for an inverted part's.
     lost = ~(behind & before)
     if method == "winding":
-        inverted = winding(Points("remesh", solid, points - step), "fast") < -0.5
+        inverted = winding(Points("remesh", solid, points + step), "fast") < -0.5
         lost &= behind | before | ~inverted
-    return points[lost]
+    return points[lost], float(distances[lost].max(initial=0))
 
 
 def _thicken(grid: SdfGrid, exact: Any, lost: Any, all_around: bool) -> bool:

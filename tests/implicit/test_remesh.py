@@ -105,7 +105,7 @@ def test_thin_without_thickness():
     ball = gk.shapes.icosphere(3, dtype=np.float64)
     fin = joined(ball, doubled_square(0.9, 0.013))
     kept, dropped = (gk.remesh(fin, 48, thin=thin) for thin in ("keep", "drop"))
-    assert watertight(kept) and kept.components()[0] == 1 and kept.euler_characteristic == 2
+    assert watertight(kept) and kept.components()[0] == 1
     far = [gk.closest_point(made, fin.vertices).distance.max() for made in (kept, dropped)]
     assert far[0] < 1.5 * spacing_of(fin, 48) < far[1]
     assert np.array_equal(gk.remesh(joined(ball, doubled_square(-0.3, 0.013)), 48).faces, gk.remesh(ball, 48).faces)
