@@ -313,7 +313,7 @@ def _lost(points: Any, normals: Any, solid: Mesh, method: str, surface: Mesh, sp
     # Faces buried inside the solid are no part of its surface. Those with the outside on both sides are walls without
     # thickness, but for an inverted part's.
     lost = ~(behind & before)
-    if method == "winding":
+    if method == "winding" and solid.is_closed:
         inverted = winding(Points("remesh", solid, points + step), "fast") < -0.5
         lost &= behind | before | ~inverted
     return points[lost], float(distances[lost].max(initial=0))
