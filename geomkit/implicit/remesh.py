@@ -305,7 +305,7 @@ def _lost(points: Any, normals: Any, solid: Mesh, method: str, surface: Mesh, sp
     points, normals, distances = points[far], normals[far], distances[far]
     # Sharp corners are cut by less, and best left alone; but a wall is brought back with its rims.
     block = xp.floor((points - xp.asarray(solid.bounds[0])) / (BLOCK * spacing)).astype(np.int64)
-    number = block @ xp.asarray([1 << 42, 1 << 21, 1])
+    number = (block * xp.asarray([1 << 42, 1 << 21, 1])).sum(axis=1)
     lost = xp.isin(number, number[distances > LOST * spacing])
     points, normals, distances = points[lost], normals[lost], distances[lost]
     step = solid.dtype.type(BESIDE * spacing) * normals
@@ -316,7 +316,7 @@ def _lost(points: Any, normals: Any, solid: Mesh, method: str, surface: Mesh, sp
     if method == "winding" and solid.is_closed:
         inverted = winding(Points("remesh", solid, points + step), "fast") < -0.5
         lost &= behind | before | ~inverted
-    return points[lost], float(distances[lost].max(initial=0))
+    return points[lost], float(distances[lost].max()) if lost.any() else 0.0
 
 
 def _thicken(grid: SdfGrid, exact: Any, lost: Any, all_around: bool) -> bool:
