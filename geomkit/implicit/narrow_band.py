@@ -51,9 +51,10 @@ class _Filler:
         return Points("sdf_grid", mesh or self.mesh, points)
 
     def blocks(self, lower: Any, size: int) -> Any:
-        """Fill the blocks that are far from the surface; return the lower corners of the others.
+        """Fill the blocks that are far inside the surface; return the lower corners of those near to it.
 
-        The middle of a block tells: no sample of it is nearer to the surface than its distance less half the diagonal.
+        Those far outside are left as they are. The middle of a block tells: no sample of it is nearer to the surface
+        than its distance less half the diagonal.
         """
         middle = lower + 0.5 * (size - 1)
         d = distance(self.points(middle), self.method)
@@ -61,7 +62,7 @@ class _Filler:
         far = abs(d) > (reach + self.width) * (1 + 1e-5)
         if self.boundary is not None and far.any():
             far[far] = self._keeps_sign(middle[far], reach)
-        self._fill(lower[far], size, self.xp.where(d[far] < 0, -self.width, self.width))
+        self._fill_inside(lower[far & (d < 0)], size)
         return lower[~far]
 
     def samples(self, at: Any) -> None:
@@ -75,7 +76,7 @@ class _Filler:
         margin = abs(winding(self.points(middle), "fast") - 0.5) - WINDING_ERROR
         return (left > 0) & (self.strength * reach < margin * left * left)
 
-    def _fill(self, lower: Any, size: int, bounds: Any) -> None:
+    def _fill_inside(self, lower: Any, size: int) -> None:
         xp, (nx, ny, nz) = self.xp, self.values.shape
         side = xp.arange(size)
         step = max(1, CHUNK[self.mesh.device] // size**3)
@@ -84,7 +85,7 @@ class _Filler:
             x, y, z = (xp.minimum(corner[:, k, None] + side, n - 1) for k, n in enumerate((nx, ny, nz)))
             # Blocks may stick out of the grid: their last samples are then written several times, to one value.
             place = (x[:, :, None, None] * ny + y[:, None, :, None]) * nz + z[:, None, None, :]
-            self.values.reshape(-1)[place] = bounds[start : start + step, None, None, None]
+            self.values.reshape(-1)[place] = -self.width
 
 
 def _boundary(mesh: Mesh) -> Mesh:
@@ -116,6 +117,8 @@ def fill_narrow_band(
     filler = _Filler(mesh, method, values, corner, step, width)
     xp, shape = filler.xp, values.shape
     counts = [-(-n // LARGEST) for n in shape]
+    # Most blocks are far outside: one write is quicker than one for each.
+    values[...] = width
     total = math.prod(counts)
     height = max(1, CHUNK[mesh.device] // LARGEST**2)
     for start in range(0, total, height):
