@@ -194,7 +194,10 @@ def marching_cubes_adjoint(
         return as_gradients(f, zeros(f.device, f.array.shape, f.dtype), np.zeros(7), spacing, origin)
     signs, first_vertex = _known(f, result) if result is not None else _edges(f)
     adj = f.cotangent("adj_vertices", adj_vertices, (int(first_vertex[-1]), 3))
-    return as_gradients(f, *adj_edges(f, signs, first_vertex, gradient, adj), spacing, origin)
+    adj_samples, total = adj_edges(f, signs, first_vertex, gradient, adj)
+    if result is not None and np.isnan(total[1:4]).any() and _differs(f, signs):
+        raise _other_field(result)
+    return as_gradients(f, adj_samples, total, spacing, origin)
 
 
 def adj_edges(f: Field, signs: tuple, first_vertex: Any, gradient: str, adj_vertices: Any) -> tuple[Any, Any]:
@@ -243,9 +246,17 @@ def _known(f: Field, result: Mesh) -> tuple[tuple, Any]:
     """Signs and vertex numbers that a mesh of the same field has kept."""
     kept = result.derived(KEPT, lambda _: None) if isinstance(result, Mesh) else None
     if kept is None or kept[0] != f.key:
-        got = f"{result!r}, which is of another" if kept else repr(result)
-        raise ValueError(message("marching_cubes.adjoint", "result", "the mesh of this field, level and boundary", got))
+        raise _other_field(result, kept is not None)
     return kept[1], kept[2]
+
+
+def _differs(f: Field, signs: tuple) -> bool:
+    return bool((f.signs()[0] != signs[0]).any())
+
+
+def _other_field(result: Any, is_surface: bool = True) -> ValueError:
+    got = f"{result!r}, which is of another" if is_surface else repr(result)
+    return ValueError(message("marching_cubes.adjoint", "result", "the mesh of this field, level and boundary", got))
 
 
 def number_edges(f: Field, signs: tuple, topology: int) -> tuple[Any, Any]:

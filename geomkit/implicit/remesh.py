@@ -193,6 +193,8 @@ def voxelize(
     """
     one_of("voxelize", "fill", fill, ("solid", "surface", "both"))
     library, solid, method = _solid("voxelize", mesh, sign)
+    if fill == "solid" and sign == "unsigned":
+        raise ValueError(message("voxelize", "sign", "a method that has an inside, as fill is 'solid'", "'unsigned'"))
     grid = _distances("voxelize", solid, method, resolution, 0.0, BAND, progress)
     inside, near = grid.values < 0, abs(grid.values) <= 0.5 * math.sqrt(3) * grid.spacing
     values = {"solid": inside, "surface": near, "both": inside | near}[fill]
@@ -235,9 +237,11 @@ def _distances(
     gaps = count - 1
     padding = (max(reach, 0.0) / longest + MARGIN / gaps) / (1 - 2 * MARGIN / gaps)
     spacing = longest * (1 + 2 * padding) / gaps
-    # Far from faces the sign changes at holes only, which closed meshes do not have.
-    narrow = band + abs(reach) / spacing if method in ("pseudonormal", "unsigned") or solid.is_closed else None
-    return sdf_grid(solid, resolution=int(count), padding=padding, sign=method, narrow_band=narrow, progress=progress)
+    options: dict[str, Any] = {"padding": padding, "sign": method, "progress": progress}
+    try:
+        return sdf_grid(solid, resolution=int(count), narrow_band=band + abs(reach) / spacing, **options)
+    except (ValueError, MemoryError) as error:
+        raise type(error)(str(error).replace("sdf_grid:", f"{op}:", 1)) from error
 
 
 def _surface(grid: SdfGrid, level: float) -> Mesh:

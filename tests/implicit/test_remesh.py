@@ -203,3 +203,10 @@ def test_progress_and_library():
     mesh = gk.Mesh(torch.tensor(box.vertices.copy()), torch.tensor(box.faces.copy()))
     assert isinstance(gk.remesh(mesh, 16).vertices, torch.Tensor)
     assert isinstance(gk.voxelize(mesh, 16).values, torch.Tensor)
+
+
+def test_errors_name_the_function_called():
+    with pytest.raises(ValueError, match="^remesh: resolution: expected a smaller number"):
+        gk.remesh(gk.shapes.box(), 100_000)
+    with pytest.raises(ValueError, match="^voxelize: sign: expected a method that has an inside, as fill is 'solid'"):
+        gk.voxelize(gk.shapes.box(), 16, sign="unsigned", fill="solid")
