@@ -68,7 +68,7 @@ def hills():
 
 
 def landing(torch, ground, velocity):
-    """Where a ball is after a second: thrown from above the ground, which pushes back and rubs where the ball dips in."""
+    """Where a thrown ball is after a second; the ground pushes back and rubs where the ball dips into it."""
     position = torch.tensor([[-0.8, -0.5, 0.7]], dtype=torch.float64)
     gravity = torch.tensor([[0.0, 0.0, -9.81]], dtype=torch.float64)
     velocity = velocity.reshape(1, 3)
@@ -90,7 +90,8 @@ def test_the_landing_point_of_a_throw_in_torch():
     jacobian = np.array([torch.autograd.grad(end[k], throw, retain_graph=True)[0].numpy() for k in range(3)])
     step = 1e-6
     for k in range(3):
-        moved = [landing(torch, ground, throw.detach() + s * step * torch.eye(3, dtype=torch.float64)[k]) for s in (1, -1)]
+        change = step * torch.eye(3, dtype=torch.float64)[k]
+        moved = [landing(torch, ground, throw.detach() + sign * change) for sign in (1, -1)]
         measured = (moved[0] - moved[1]).numpy() / (2 * step)
         assert abs(jacobian[:, k] - measured).max() < 1e-5 * abs(jacobian).max()
 
