@@ -116,7 +116,7 @@ class Call:
         """The number that a letter stands for in the shapes of `Primitive.outputs`."""
         arguments = self.arguments
         if letter == "N":
-            rows = next((arguments[name] for name in ("points", "origins") if name in arguments), None)
+            rows = next((arguments[name] for name in ("points", "origins", "pixels") if name in arguments), None)
             return len(rows) if rows is not None else int(arguments["n"])
         mesh = arguments["mesh"]
         return mesh.n_vertices if letter == "V" else mesh.n_faces

@@ -308,5 +308,5 @@ def test_rays_refuse():
 
 
 def test_project_refuses():
-    with pytest.raises(ValueError, match=r"Camera.project: points: expected \(N, 3\) floats, got \(3,\) float64"):
+    with pytest.raises(ValueError, match=r"project_points: points: expected \(N, 3\) floats, got \(3,\) float64"):
         turned(0).project(np.zeros(3))
