@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -65,6 +65,10 @@ class Surfaces:
     def __len__(self) -> int:
         return len(self.index)
 
+    def part(self, at: Any) -> Surfaces:
+        """Some of the rows."""
+        return Surfaces(*(getattr(self, field.name)[at] for field in fields(self)))
+
 
 class LightStruct:
     """The structure `Light` of the kernels.
@@ -92,7 +96,7 @@ class LightStruct:
         two_sided: bool = False,
     ):
         self.kind, self.dtype, self.device = kind, dtype, device
-        self._keep_alive = faces, distribution
+        self.table = faces, distribution
         self.fields = (
             address(faces), address(distribution), *map(float, position), *map(float, axis), *map(float, power),
             math.cos(math.radians(inner)), math.cos(math.radians(outer)),

@@ -86,7 +86,7 @@ class Radiance:
             if k + 1 < depth:
                 directions, step.factor = bounce(tables.mesh, s, _dimension(k, -1))
                 throughput = throughput * step.factor
-                origins = self._lifted(s, directions)
+                origins = self.lifted(s, directions)
         self.hits = self.steps[0].hits
 
     def _add_emission(self, step: _Step) -> None:
@@ -120,7 +120,13 @@ class Radiance:
             t.materials_at(face, barycentric), h.position[at], normal, flat, step.directions[at], stream, index
         )
 
-    def _lifted(self, s: Surfaces, directions: Any) -> Any:
+    def first_surfaces(self) -> tuple[Surfaces, Any]:
+        """What is hit first, and by which rays."""
+        step = self.steps[0]
+        stream = self.xp.zeros(len(step.at), np.uint32)
+        return self._surfaces(step, stream, stream.astype(np.int32)), step.at
+
+    def lifted(self, s: Surfaces, directions: Any) -> Any:
         """Points a little off the surface, on the side that the directions go to."""
         t = self.tables
         side = self.xp.sign((s.face_normal * directions).sum(axis=1, keepdims=True))
@@ -133,7 +139,7 @@ class Radiance:
         to_light, color = light_sample(t.mesh, light, s, _dimension(k, j))
         lit = self.xp.flatnonzero(color.any(axis=1))
         far = light.position_at_infinity
-        way, origins = to_light[lit], self._lifted(s, to_light)[lit]
+        way, origins = to_light[lit], self.lifted(s, to_light)[lit]
         dark = occluded(t.mesh, origins, way, t_max=np.inf if far else 1 - SHORT)
         color[lit[dark]] = 0
         return color

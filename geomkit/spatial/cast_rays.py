@@ -72,6 +72,13 @@ class Hits:
         hits.barycentric, hits._position = fields["barycentric"], fields["position"]
         return hits
 
+    def part(self, at: Any) -> Hits:
+        """Some of the hits of a plain result, by their numbers."""
+        hits = copy.copy(self)
+        hits.t, hits.face, hits.barycentric, hits.normal = (x[at] for x in (self.t, self.face, self.barycentric, self.normal))
+        hits._arrays = hits.face, hits.barycentric
+        return hits
+
     def __len__(self) -> int:
         return len(self.face)
 

@@ -1,0 +1,268 @@
+"""What moving edges do to an image: the gradient of visibility, as an integral along the edges that are seen.
+
+The image at a point of the film jumps where an edge is. If the edge moves, the pixels it passes change by the jump
+times the area swept. The integral runs along the edges; the jump is measured by a ray on either side, so that nothing
+has to be known about what is seen there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from geomkit.arrays import to_host
+from geomkit.mesh.mesh import Mesh
+from geomkit.render.camera import Camera
+from geomkit.render.pixel_rays import pixel_rays
+from geomkit.render.project_points import project_points
+from geomkit.render.tables import SceneTables, add
+from geomkit.runtime.device import namespace
+from geomkit.spatial.hits import occluded
+
+__all__ = ["EdgeSamples", "EdgeTable", "spread"]
+
+ASIDE = {np.dtype(np.float32): 1e-3, np.dtype(np.float64): 1e-5}  # pixels from the edge to the rays beside it
+NEAR = 1e-4  # of the scene's size: edges are cut there in front of a pinhole
+BEFORE = 1e-3  # of the way to the eye: what is nearer to an edge point does not hide it
+FLAT = 1e-6  # edges between faces whose normals differ by less do not show
+
+
+class EdgeTable:
+    """The edges of a mesh, by position: a seam of textures or normals is no edge.
+
+    Attributes:
+        ends: (E, 2) int32, vertices.
+        faces: (E, 2) int32, the two faces; -1 where there is one or more than two.
+        opposed: (E,) whether the two faces pass the edge in opposite directions, as consistent faces do.
+    """
+
+    def __init__(self, mesh: Mesh):
+        xp = namespace(mesh.device)
+        ends, faces, opposed = mesh.topology.edges_with_faces
+        self.ends, self.faces, self.opposed = xp.asarray(ends), xp.asarray(faces), xp.asarray(opposed)
+
+    def silhouettes(self, mesh: Mesh, normals: Any, eye: Any, *, parallel: bool = False) -> Any:
+        """(E,) whether an edge may be a silhouette: its faces look to different sides, or are not two.
+
+        Args:
+            normals: (F, 3).
+            eye: (3,) where they are seen from; if parallel, the direction to there.
+        """
+        xp = namespace(mesh.device)
+        toward = xp.asarray(eye, dtype=mesh.dtype)
+        if not parallel:
+            toward = toward - mesh.vertices_array[mesh.faces_array[:, 0]]
+        front = (normals * toward).sum(axis=1) > 0
+        one, other = front[self.faces[:, 0]], front[self.faces[:, 1]]
+        return (self.faces[:, 1] < 0) | xp.where(self.opposed, one != other, one == other)
+
+    def creases(self, normals: Any, flat_faces: Any) -> Any:
+        """(E,) whether the shading jumps across an edge, because it is shaded by the faces' normals."""
+        xp = namespace("cpu" if isinstance(normals, np.ndarray) else "cuda")
+        a, b = self.faces[:, 0], self.faces[:, 1]
+        jump = abs(normals[a] - normals[b]).max(axis=1) > FLAT
+        return jump & (b >= 0) & (flat_faces[a] | flat_faces[b]) | xp.zeros(len(a), bool)
+
+
+class EdgeSamples:
+    """Points on the edges that are seen, and the jump of the image there.
+
+    Args:
+        tables: the scene.
+        camera: the camera, its fields plain.
+        radiance: from origins, directions, stream and index of N rays to (N, C) of what they see, and (N,) the faces.
+        repeat: number of rays on either side of each of them.
+        seed: of their random numbers.
+
+    Attributes:
+        ends: (N, 2) the vertices of each point's edge.
+        t: (N,) the weight of the second.
+        x: (N, 3) the points; pixel: (N, 2) where they are seen.
+        across: (N, 2) on the film, what a step of t covers, turned by a right angle.
+        jump: (N, C) of the image, from the side that `across` points to, to the other.
+        share: (N,) of t that each point stands for.
+    """
+
+    def __init__(
+        self,
+        tables: SceneTables,
+        camera: Camera,
+        radiance: Callable[[Any, Any, Any, Any], tuple[Any, Any]],
+        *,
+        repeat: int,
+        seed: int,
+    ):
+        self.tables, self.camera = tables, camera
+        self.arguments = camera.world_to_camera, camera.K, camera.distortion
+        mesh, xp = tables.mesh, tables.xp
+        table, normals = EdgeTable(mesh), xp.asarray(mesh.face_normals)
+        orthographic = camera.model == "orthographic"
+        forward = np.asarray(camera.world_to_camera)[2, :3]
+        outline = table.silhouettes(mesh, normals, -forward if orthographic else camera.eye, parallel=orthographic)
+        flat = xp.asarray([not smooth for smooth in tables.smooth])
+        crease = ~outline & table.creases(normals, flat[tables.object_of_face]) if flat.any() else xp.zeros_like(outline)
+        chosen = xp.flatnonzero(outline | crease)
+        ends = table.ends[chosen]
+        a, b = (mesh.vertices_array[ends[:, k]] for k in range(2))
+        which, t, share = _points_along(tables, camera, a, b, *_in_front(tables, camera, a, b))
+        chosen, ends, a, b = chosen[which], ends[which], a[which], b[which]
+        x = (a + t[:, None] * (b - a)).astype(tables.dtype)
+        pixel = project_points.forward(x, *self.arguments, model=camera.model).pixel
+        inside = (pixel >= 0).all(axis=1) & (pixel[:, 0] < camera.width) & (pixel[:, 1] < camera.height)
+        keep = xp.flatnonzero(inside)
+        keep = keep[~_hidden(tables, camera, x[keep], forward, orthographic)]
+        chosen = chosen[keep]
+        self.ends, self.t, self.x = ends[keep], t[keep], x[keep]
+        self.share, self.pixel = share[keep], pixel[keep]
+        along = self._derivative((b - a)[keep])
+        self.across = xp.stack([along[:, 1], -along[:, 0]], axis=1)
+        self.column, self.line = self.pixel[:, 0].astype(np.int64), self.pixel[:, 1].astype(np.int64)
+        length = xp.linalg.norm(self.across, axis=1, keepdims=True)
+        aside = tables.dtype.type(ASIDE[tables.dtype]) * self.across / xp.where(length > 0, length, 1)
+        stream = streams(xp, self.line * camera.width + self.column, seed)
+        sides, own = [], xp.ones(len(keep), bool)
+        for sign in (-1, 1):
+            pixels = (self.pixel + sign * aside).astype(tables.dtype)
+            rays = pixel_rays.forward(pixels, *self.arguments, model=camera.model)
+            value, face = _mean(xp, radiance, rays, stream, repeat)
+            sides.append(value)
+            own &= (face[:, None] == table.faces[chosen]).any(axis=1)
+        # Across a crease both faces are seen; else what jumps there is another edge, which has points of its own.
+        self.jump = xp.where((outline[chosen] | own)[:, None], sides[0] - sides[1], 0)
+
+    def _derivative(self, step: Any) -> Any:
+        """(N, 2) how the pixels of the points move by (N, 3) steps: a row of the projection's derivative at a time."""
+        xp, rows = self.tables.xp, []
+        for unit in ((1, 0), (0, 1)):
+            adj = xp.broadcast_to(xp.asarray(unit, dtype=self.tables.dtype), self.pixel.shape).copy()
+            rows.append(project_points.adjoint(self.x, *self.arguments, model=self.camera.model, adj_pixel=adj).points)
+        return xp.stack([(row * step).sum(axis=1) for row in rows], axis=1)
+
+    def adjoint(self, adj_image: Any, out: dict[str, Any]) -> None:
+        """Add gradients for the cotangent (H, W, C) of the image to those of "vertices" and of the camera."""
+        xp = self.tables.xp
+        weight = (adj_image[self.line, self.column] * self.jump).sum(axis=1) * self.share
+        adj_pixel = (weight[:, None] * self.across).astype(self.tables.dtype)
+        g = project_points.adjoint(self.x, *self.arguments, model=self.camera.model, adj_pixel=adj_pixel)
+        add(out, "vertices", spread(xp, self.tables.mesh.n_vertices, self.ends, (1 - self.t, self.t), g.points))
+        for name in ("world_to_camera", "K", "distortion"):
+            if getattr(g, name) is not None:
+                add(out, f"camera.{name}", to_host(getattr(g, name)).astype(np.float64))
+
+    def tangent(self, d_vertices: Any) -> Any:
+        """(H, W, C) the change of the image when the vertices (V, 3) change."""
+        xp, t = self.tables.xp, self.t[:, None]
+        step = (1 - t) * d_vertices[self.ends[:, 0]] + t * d_vertices[self.ends[:, 1]]
+        swept = (self._derivative(step) * self.across).sum(axis=1) * self.share
+        h, w, c = self.camera.height, self.camera.width, self.jump.shape[1]
+        place = self.line * w + self.column
+        image = [xp.bincount(place, weights=(swept * self.jump[:, k]).astype(np.float64), minlength=h * w) for k in range(c)]
+        return xp.stack(image, axis=1).reshape(h, w, c)
+
+
+def spread(xp: Any, n: int, ends: Any, weights: Any, rows: Any) -> Any:
+    """(n, 3) float64 sums of weighted rows at the vertices of edges, in the order of the rows."""
+    total = xp.zeros((n, 3), np.float64)
+    for k, weight in enumerate(weights):
+        for axis in range(3):
+            total[:, axis] += xp.bincount(ends[:, k], weights=(weight * rows[:, axis]).astype(np.float64), minlength=n)
+    return total
+
+
+def _mean(xp: Any, radiance: Callable, rays: Any, stream: Any, repeat: int) -> tuple[Any, Any]:
+    """What rays see on average, and the faces they hit."""
+    n = len(stream)
+    origins, directions = (xp.repeat(x, repeat, axis=0) for x in rays)
+    index = xp.tile(xp.arange(repeat, dtype=np.int32), n)
+    value, face = radiance(origins, directions, xp.repeat(stream, repeat), index)
+    return value.reshape(n, repeat, value.shape[1]).mean(axis=1), face[::repeat]
+
+
+def streams(xp: Any, pixel: Any, seed: int) -> Any:
+    return (pixel.astype(np.uint32) ^ np.uint32((seed * 0x9E3779B9 + 0x85EBCA6B) & 0xFFFFFFFF)).astype(np.uint32)
+
+
+def _in_front(tables: SceneTables, camera: Camera, a: Any, b: Any) -> tuple[Any, Any]:
+    """The part of each edge, as two weights of b, that is in front of the camera; all of it for parallel rays."""
+    xp = tables.xp
+    t0, t1 = xp.zeros(len(a)), xp.ones(len(a))
+    if camera.model == "orthographic":
+        return t0, t1
+    pose = np.asarray(camera.world_to_camera, np.float64)
+    least = NEAR * tables.mesh.diagonal
+    za, zb = (p.astype(np.float64) @ xp.asarray(pose[2, :3]) + pose[2, 3] - least for p in (a, b))
+    cut = za / xp.where(za == zb, 1, za - zb)
+    t0 = xp.where(za < 0, xp.where(zb > 0, cut, 1), 0)
+    t1 = xp.where(zb < 0, xp.where(za > 0, cut, 0), 1)
+    return t0, xp.maximum(t0, t1)
+
+
+def _points_along(tables: SceneTables, camera: Camera, a: Any, b: Any, t0: Any, t1: Any) -> tuple[Any, Any, Any]:
+    """The pieces of edges within single pixels: of each its edge, the weight of b in its middle, and its share of t.
+
+    Exact but for distortion, which bends the edges: there the pieces are those of the straight line.
+    """
+    xp = tables.xp
+    arguments = camera.world_to_camera, camera.K, camera.distortion
+
+    def seen(t: Any) -> Any:
+        x = (a + t[:, None] * (b - a)).astype(tables.dtype)
+        seen = project_points.forward(x, *arguments, model=camera.model)
+        return xp.nan_to_num(seen.pixel.astype(np.float64)), seen.depth.astype(np.float64)
+
+    (first, near), (last, far) = seen(t0), seen(t1)
+    # Only what is within the image: the part of the line inside its rectangle.
+    low, high = xp.zeros(len(a)), xp.where(t1 > t0, 1.0, 0.0)
+    for axis, size in ((0, camera.width), (1, camera.height)):
+        start, step = first[:, axis], last[:, axis] - first[:, axis]
+        flat = abs(step) < 1e-12
+        one, other = (-start / xp.where(flat, 1, step), (size - start) / xp.where(flat, 1, step))
+        outside = flat & ((start < 0) | (start > size))
+        low = xp.where(flat, low, xp.maximum(low, xp.minimum(one, other)))
+        high = xp.where(outside, 0, xp.where(flat, high, xp.minimum(high, xp.maximum(one, other))))
+    some = xp.flatnonzero(high > low)
+    first, last, near, far, low, high = (x[some] for x in (first, last, near, far, low, high))
+    begin, end = (first + w[:, None] * (last - first) for w in (low, high))
+    cuts = [_crossings(xp, begin[:, axis], end[:, axis]) for axis in (0, 1)]
+    # Each piece ends at the next crossing, or where the edge does.
+    edge = xp.concatenate([cuts[0][0], cuts[1][0], xp.arange(len(some)), xp.arange(len(some))])
+    at = xp.concatenate([cuts[0][1], cuts[1][1], xp.zeros(len(some)), xp.ones(len(some))])
+    order = xp.lexsort(xp.stack([at, edge]))
+    edge, at = edge[order], at[order]
+    piece = xp.flatnonzero((edge[1:] == edge[:-1]) & (at[1:] > at[:-1]))
+    which = edge[piece]
+
+    def weight(s: Any) -> Any:
+        """From the line on the film to the edge: perspective shortens what is far."""
+        s = low[which] + s * (high - low)[which]
+        if camera.model == "orthographic":
+            inner = s
+        else:
+            inner = s * near[which] / (far[which] + s * (near[which] - far[which]))
+        return t0[some][which] + inner * (t1 - t0)[some][which]
+
+    left, right = weight(at[piece]), weight(at[piece + 1])
+    return some[which], weight(0.5 * (at[piece] + at[piece + 1])), right - left
+
+
+def _crossings(xp: Any, begin: Any, end: Any) -> tuple[Any, Any]:
+    """Where lines cross whole numbers: the line, and how far along it."""
+    low, high = xp.floor(xp.minimum(begin, end)), xp.floor(xp.maximum(begin, end))
+    count = (high - low).astype(np.int64)
+    line = xp.repeat(xp.arange(len(begin)), count.tolist() if xp is not np else count)
+    number = low[line] + 1 + (xp.arange(len(line)) - (xp.cumsum(count) - count)[line])
+    step = (end - begin)[line]
+    return line, (number - begin[line]) / xp.where(step == 0, 1, step)
+
+
+def _hidden(tables: SceneTables, camera: Camera, x: Any, forward: Any, orthographic: bool) -> Any:
+    """Whether something is well before a point."""
+    xp = tables.xp
+    if orthographic:
+        size = 2 * tables.mesh.diagonal + float(abs(camera.eye - tables.mesh.center).max())
+        back = xp.broadcast_to(xp.asarray(-size * forward, dtype=tables.dtype), x.shape).copy()
+    else:
+        back = xp.asarray(camera.eye, dtype=tables.dtype) - x
+    return occluded.forward(tables.mesh, x, back, t_min=BEFORE, t_max=1.0)
