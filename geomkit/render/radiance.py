@@ -83,10 +83,11 @@ class Radiance:
             step.seen = [self._arriving(s, j, k) for j in range(len(tables.lights))]
             if step.seen:
                 self.value[rays] += throughput * sum(step.seen[1:], step.seen[0])
-            if k + 1 < depth:
-                directions, step.factor = bounce(tables.mesh, s, _dimension(k, -1))
-                throughput = throughput * step.factor
-                origins = self.lifted(s, directions)
+            if k + 1 == depth:
+                break
+            directions, step.factor = bounce(tables.mesh, s, _dimension(k, -1))
+            throughput = throughput * step.factor
+            origins = self.lifted(s, directions)
         self.hits = self.steps[0].hits
 
     def _add_emission(self, step: _Step) -> None:
@@ -146,8 +147,14 @@ class Radiance:
 
     # ---- the way back
 
-    def adjoint(self, adj: Any) -> tuple[dict[str, Any], Any, Any]:
+    def adjoint(
+        self, adj: Any, *, adj_t: Any = None, adj_position: Any = None, adj_normal: Any = None, adj_albedo: Any = None
+    ) -> tuple[dict[str, Any], Any, Any]:
         """Gradients for the cotangent (N, 3) of the value, within what is seen: no silhouette or shadow moves.
+
+        Args:
+            adj: of the value.
+            adj_t, adj_position, adj_normal, adj_albedo: of the first hits, (N, 1) and (N, 3), or None.
 
         Returns:
             gradients by path; those of `vertices` under "vertices", of all objects; and of origins and directions.
@@ -155,11 +162,12 @@ class Radiance:
         t, xp = self.tables, self.xp
         out: dict[str, Any] = {}
         adj_origins = adj_throughput = None
+        first = {"adj_position": adj_position, "adj_normal": adj_normal, "adj_albedo": adj_albedo}
         for k in range(len(self.steps) - 1, -1, -1):
             step = self.steps[k]
             m = len(step.rays)
-            adj_position = xp.zeros((m, 3), t.dtype)
-            adj_normal, adj_bary = xp.zeros((m, 3), t.dtype), xp.zeros((m, 2), t.dtype)
+            adj_position, adj_normal = xp.zeros((m, 3), t.dtype), xp.zeros((m, 3), t.dtype)
+            adj_bary, adj_depth = xp.zeros((m, 2), t.dtype), None
             adj_directions = xp.zeros((m, 3), t.dtype)
             if step.surfaces is not None:
                 at = step.at
@@ -170,9 +178,11 @@ class Radiance:
                 adj_throughput = None
             if k == 0:
                 self._emission_adj(step, adj, out)
+                self._first_adj(step, first, adj_position, adj_normal, adj_bary, out)
+                adj_depth = None if adj_t is None else xp.ascontiguousarray(adj_t[:, 0])
             g = cast_rays.adjoint(
                 t.mesh, step.origins, step.directions, result=step.hits, adj_position=adj_position,
-                adj_normal=adj_normal, adj_barycentric=adj_bary,
+                adj_normal=adj_normal, adj_barycentric=adj_bary, adj_t=adj_depth,
             )  # fmt: skip
             add(out, "vertices", g.vertices.astype(np.float64))
             adj_origins = g.origins
@@ -227,6 +237,22 @@ class Radiance:
             add(out, "normals", g.astype(np.float64))
             adj_normal = xp.where(smooth, 0, adj_normal)
         return adj_normal, adj_bary
+
+    def _first_adj(
+        self, step: _Step, given: dict[str, Any], position: Any, normal: Any, barycentric: Any, out: dict[str, Any]
+    ) -> None:
+        """Add cotangents of what is hit first."""
+        if given["adj_position"] is not None:
+            position += given["adj_position"]
+        if given["adj_normal"] is not None:
+            normal += given["adj_normal"]
+        if given["adj_albedo"] is not None:
+            at, t = step.at, self.tables
+            rows = self.xp.zeros((len(at), MATERIAL), t.dtype)
+            rows[:, :3] = given["adj_albedo"][at]
+            adj_bary = self.xp.zeros((len(at), 2), t.dtype)
+            t.materials_adj(step.hits.face[at], step.hits.barycentric[at], rows, adj_bary, out)
+            barycentric[at] += adj_bary
 
     def _emission_adj(self, step: _Step, adj: Any, out: dict[str, Any]) -> None:
         t = self.tables
