@@ -108,9 +108,9 @@ class Call:
 
     @property
     def precision(self) -> np.dtype:
-        """The precision of the results: that of the mesh, else that of the first argument."""
-        holders = [value for value in self.arguments.values() if is_holder(value)]
-        return precision_of(holders[0].tracked_array if holders else next(iter(self.arguments.values())))
+        """The precision of the results: that of the first parameter."""
+        first = self.arguments[self.op.parameters[0]]
+        return precision_of(first.tracked_array if is_holder(first) else first)
 
     def length(self, letter: str) -> int:
         """The number that a letter stands for in the shapes of `Primitive.outputs`."""
