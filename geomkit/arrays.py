@@ -114,7 +114,7 @@ class Library:
         refuse_double(array.dtype)
         if not isinstance(array, np.ndarray):
             return jax.dlpack.from_dlpack(array)
-        device = None if _is_traced(self.like) else next(iter(self.like.devices()))
+        device = None if self.like is None or _is_traced(self.like) else next(iter(self.like.devices()))
         with jax.ensure_compile_time_eval():  # else it would be traced under jit, and kept beyond that
             return jax.device_put(array, device)
 

@@ -23,13 +23,32 @@ def host_call(name: str, host: Callable[..., Sequence], shapes: Sequence[tuple],
         shapes: shape and dtype of each array it returns.
         arrays: jax's, traced or not.
     """
-    return _operation().bind(*arrays, name=name, host=host, shapes=tuple(shapes))
+    import jax
+
+    def packed(*numbers: np.ndarray) -> list[np.ndarray]:
+        return [
+            np.ascontiguousarray(x).reshape(*x.shape, 1).view(np.uint32) if x.dtype.itemsize == 8 else x
+            for x in host(*numbers)
+        ]
+
+    # Eight bytes go as two words: the mode that lets jax have them may be on in another thread than the callback's.
+    wide = [np.dtype(dtype).itemsize == 8 for _, dtype in shapes]
+    sent = tuple(
+        ((*shape, 2), np.dtype(np.uint32)) if two else (shape, dtype)
+        for (shape, dtype), two in zip(shapes, wide, strict=True)
+    )
+    found = _operation().bind(*arrays, name=name, host=packed, shapes=sent)
+    return [
+        jax.lax.bitcast_convert_type(x, dtype) if two else x
+        for x, (_, dtype), two in zip(found, shapes, wide, strict=True)
+    ]
 
 
 @cache
 def _operation() -> Any:
     """The operation, made when jax is there."""
     import jax
+    from jax.core import ShapedArray
     from jax.extend.core import Primitive
     from jax.interpreters import ad, batching, mlir
 
@@ -42,7 +61,7 @@ def _operation() -> Any:
 
     @operation.def_abstract_eval
     def abstract(*arrays: Any, name: str, host: Callable, shapes: tuple) -> list[Any]:
-        return [jax.core.ShapedArray(shape, dtype) for shape, dtype in shapes]
+        return [ShapedArray(shape, dtype) for shape, dtype in shapes]
 
     def refuse(primals: Any, tangents: Any, *, name: str, host: Callable, shapes: tuple) -> Any:
         raise NotImplementedError(message(name, "jax.grad", "first derivatives only", "a second derivative"))
@@ -57,12 +76,12 @@ def _operation() -> Any:
                     x if axis is None else np.moveaxis(x, axis, 0)[i]
                     for x, axis in zip(numbers, axes, strict=True)
                 )
-                for whole, part in zip(out, host(*one), strict=True):
-                    whole[i] = part
+                for all_of_it, part in zip(out, host(*one), strict=True):
+                    all_of_it[i] = part
             return out
 
-        found = host_call(name, each, [((size, *shape), dtype) for shape, dtype in shapes], arrays)
-        return found, (0,) * len(found)
+        whole = tuple(((size, *shape), dtype) for shape, dtype in shapes)
+        return operation.bind(*arrays, name=name, host=each, shapes=whole), (0,) * len(shapes)
 
     def lower(context: Any, *operands: Any, name: str, host: Callable, shapes: tuple) -> Any:
         def named(*numbers: np.ndarray) -> Sequence[np.ndarray]:

@@ -2,10 +2,10 @@
 
 A call is a `jax.custom_vjp`. Its two halves are functions of arrays on the host: where jax has the numbers (`jax.grad`,
 `jax.vjp` outside of `jit`) they run at once; where it only traces, the compiled program calls back into Python. That
-costs 15 microseconds a call, against 180 to 300 of `jax.pure_callback`, which also waits forever for large arrays where
-all of jax's threads are in callbacks: it copies them with jax, hence in those threads. A foreign function (jax.ffi)
-would save the 15 microseconds, but it would have to hold in C++ all that Python does here: trees that are kept, checks,
-sums in a fixed order.
+costs 15 to 20 microseconds, against 180 to 300 of `jax.pure_callback`, which moreover never returns where all of jax's
+threads wait in callbacks: it copies large arguments with jax, in those threads. A foreign function (jax.ffi) would save
+these microseconds, but it would have to hold in C++ all that Python does here: trees that are kept, checks, sums in a
+fixed order.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from geomkit.arrays import refuse_double, tracker_of
+from geomkit.arrays import Library, refuse_double, tracker_of
 from geomkit.autodiff.call import Call, is_holder, plain
 from geomkit.autodiff.host_call import host_call
 from geomkit.errors import message
@@ -31,8 +31,8 @@ def call_jax(op: Primitive, arguments: dict[str, Any]) -> Any:
     """Run a primitive some of whose arguments jax traces."""
     import jax
 
-    call = _JaxCall(op, arguments, "jax")
-    arrays = tuple(leaf.array for leaf in call.leaves)
+    call = _JaxCall(op, arguments)
+    arrays = call.release()
     if op.reason:
         # All that comes out is discrete.
         outputs = call.forward(tuple(map(jax.lax.stop_gradient, arrays)))
@@ -62,7 +62,8 @@ def _differentiable(call: _JaxCall) -> Callable[[tuple[Any, ...]], tuple[Any, ..
         return outputs, (values, outputs if call.op.takes_result else ())
 
     def backward(kept: Any, cotangents: Any) -> tuple[Any, ...]:
-        return call.backward(*kept, cotangents)
+        values, made = kept
+        return call.backward(values, made, cotangents)
 
     run.defvjp(forward, backward, symbolic_zeros=True)
 
@@ -82,15 +83,46 @@ class _JaxCall(Call):
     """A call whose leaves are all arguments that jax traces.
 
     Attributes:
+        shapes: shape and dtype of each output, those that carry gradients first; None if they depend on the numbers.
         values: the leaves that `result` is of; both stay None where there are no numbers.
     """
 
     values: tuple[Any, ...] | None = None
+    _is_fixed = False
+
+    def __init__(self, op: Primitive, arguments: dict[str, Any]):
+        super().__init__(op, arguments, "jax")
+        self._precision = super().precision
+        specifications = [*op.outputs.values(), *op.discrete.values()]
+        self.shapes: list[tuple[tuple[int, ...], np.dtype]] | None = None
+        if "?" not in " ".join(specifications):
+            self.shapes = [self._shape(*text.split()) for text in specifications]
+
+    @property
+    def precision(self) -> np.dtype:
+        """The precision of the results."""
+        return self._precision
+
+    def release(self) -> tuple[Any, ...]:
+        """Hand over the arrays of the leaves: jax keeps the call for longer than the trace they belong to."""
+        arrays = tuple(leaf.array for leaf in self.leaves)
+        self.leaves = tuple(leaf._replace(array=None) for leaf in self.leaves)
+        for leaf in self.leaves:
+            holder = self.arguments[leaf.parameter]
+            self.arguments[leaf.parameter] = holder.untraced if is_holder(holder) else None
+        if tracker_of(self.library.like):
+            self.library = Library(self.library.name, self.library.device)
+        return arrays
 
     def forward(self, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
         """The outputs that carry gradients, then those that carry none."""
         if any(tracker_of(x) for x in arrays):
-            return tuple(host_call(self.op.__name__, self._on_host().answer, self._shapes(), arrays))
+            if self.shapes is None:
+                expected = "shapes known before the call (do not jit, or hide the call behind jax.pure_callback)"
+                raise TypeError(message(self.op.__name__, "jax.jit", expected, "one that depends on the numbers"))
+            for _, dtype in self.shapes:
+                refuse_double(dtype)
+            return tuple(host_call(self.op.__name__, self._on_host().answer, self.shapes, arrays))
         self.run(arrays)
         self.values = arrays
         discrete = self.op.fields_of(self.result)[len(self.op.outputs) :]
@@ -114,9 +146,7 @@ class _JaxCall(Call):
             host.places = [k for k, x in enumerate(given) if x is not None]
             host.wanted = [(k, arrays[k].dtype) for k in wanted]
             shapes = [(arrays[k].shape, arrays[k].dtype) for k in wanted]
-            if own or "?" in " ".join(self._specifications()):
-                made = ()
-            found = host_call(self.op.__name__, host.gradients, shapes, (*arrays, *present, *made))
+            found = host_call(self.op.__name__, host.gradients, shapes, (*arrays, *present, *(() if own else made)))
         else:
             gradients = self.adjoint(arrays, given, with_result=own)
             found = [self._to_jax(gradients[k], arrays[k]) for k in wanted]
@@ -125,37 +155,15 @@ class _JaxCall(Call):
         return tuple(out)
 
     def _on_host(self) -> _HostCall:
-        """The call without what jax traces, which must not outlive the trace, and with all else as it is now."""
-        call = _HostCall.__new__(_HostCall)
-        call.op, call.tracker, call.leaves = self.op, self.tracker, tuple(x._replace(array=None) for x in self.leaves)
-        call.shapes, call.result = self._shapes() if self._is_sized else [], None
-        traced = {leaf.parameter for leaf in self.leaves}
-        call.arguments = {
-            name: (value.untraced if is_holder(value) else None) if name in traced else _constant(value)
-            for name, value in self.arguments.items()
-        }
-        return call
+        """The call for a compiled program: all that jax does not trace stays as it is now."""
+        if not self._is_fixed:
+            self.arguments = {name: _constant(value) for name, value in self.arguments.items()}
+            self._is_fixed = True
+        return _HostCall(self)
 
-    def _specifications(self) -> list[str]:
-        return [*self.op.outputs.values(), *self.op.discrete.values()]
-
-    @property
-    def _is_sized(self) -> bool:
-        """Whether the shapes of all outputs are known before the call."""
-        return "?" not in " ".join(self._specifications())
-
-    def _shapes(self) -> list[tuple[tuple[int, ...], Any]]:
-        """Shapes and dtypes of all outputs, from those of the arguments."""
-        if not self._is_sized:
-            expected = "shapes known before the call (do not jit, or hide the call behind jax.pure_callback)"
-            raise TypeError(message(self.op.__name__, "jax.jit", expected, "one that depends on the numbers"))
-        shapes = []
-        for text in self._specifications():
-            kind, *letters = text.split()
-            dtype = self.precision if kind == "real" else np.dtype(kind)
-            refuse_double(dtype)
-            shapes.append((tuple(int(x) if x.isdigit() else self.length(x) for x in letters), dtype))
-        return shapes
+    def _shape(self, kind: str, *letters: str) -> tuple[tuple[int, ...], np.dtype]:
+        dtype = self.precision if kind == "real" else np.dtype(kind)
+        return tuple(int(x) if x.isdigit() else self.length(x) for x in letters), dtype
 
     def _to_jax(self, array: Any, like: Any = None) -> Any:
         import jax
@@ -168,14 +176,17 @@ class _HostCall(Call):
     """What is left of a call for when the compiled program runs, in whatever thread.
 
     Attributes:
-        shapes: shape and dtype of each output, if known before the call.
+        shapes: shape and dtype of each output.
         places: the outputs whose cotangents are given.
         wanted: the leaves that gradients are wanted for, and their dtypes.
     """
 
-    shapes: list[tuple[tuple[int, ...], Any]]
     places: list[int]
     wanted: list[tuple[int, Any]]
+
+    def __init__(self, call: _JaxCall):
+        self.op, self.tracker, self.leaves, self.arguments = call.op, call.tracker, call.leaves, call.arguments
+        self.shapes, self.result = call.shapes or [], None
 
     def answer(self, *values: Any) -> list[np.ndarray]:
         """All outputs, of the values of the leaves."""
@@ -197,7 +208,7 @@ class _HostCall(Call):
 def _constant(value: Any) -> Any:
     """An argument as it is now, whatever happens to it later."""
     value = plain(value)
-    return copy.deepcopy(value) if isinstance(value, np.ndarray | list) else value
+    return copy.deepcopy(value) if isinstance(value, np.ndarray | list | tuple) else value
 
 
 def _is_floating(array: Any) -> bool:

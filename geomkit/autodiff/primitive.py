@@ -141,7 +141,7 @@ class Primitive:
 
     def assembled(self, fields: dict[str, Any]) -> Any:
         """A result of nothing but its fields: there are no numbers yet."""
-        record = self.forward.__globals__.get(self.forward.__annotations__["return"])
+        record: Any = self.forward.__globals__.get(self.forward.__annotations__["return"])
         if hasattr(record, "assembled"):
             return record.assembled(fields)
         return record(**fields) if hasattr(record, "_fields") else next(iter(fields.values()))

@@ -1,0 +1,573 @@
+"""Primitives under jax: gradients of all of them, transformations, errors, threads, memory."""
+
+import os
+import resource
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import geomkit as gk
+from geomkit.arrays import as_array
+from geomkit.autodiff.primitive import Primitive, primitives
+from geomkit.spatial.bvh import Bvh
+
+jax = pytest.importorskip("jax")
+jnp = jax.numpy
+
+from jax.test_util import check_grads  # noqa: E402  (there may be no jax)
+
+RNG = np.random.default_rng(5)
+BALL = gk.shapes.icosphere(1, dtype=np.float64)
+FACES = BALL.faces
+VERTICES = BALL.vertices + RNG.normal(size=BALL.vertices.shape) * 0.03
+POINTS = RNG.normal(size=(6, 3))
+ORIGINS = 3 * POINTS / np.linalg.norm(POINTS, axis=1, keepdims=True)
+DIRECTIONS = 0.2 * RNG.normal(size=(6, 3)) - ORIGINS
+FIELD = np.linalg.norm(np.stack(np.meshgrid(*[np.linspace(-1, 1, 6)] * 3, indexing="ij"), axis=-1), axis=-1) - 0.7
+FIELD = FIELD + RNG.normal(size=FIELD.shape) * 0.02
+NORMALS = np.stack(np.gradient(FIELD), axis=-1)
+BOX = np.array([[-2.0] * 3, [2.0] * 3])
+PLACE = {"level": np.array(0.03), "spacing": np.array([0.9, 1.0, 1.1]), "origin": np.array([0.1, 0.2, 0.3])}
+
+
+@pytest.fixture
+def double() -> Iterator[None]:
+    """jax's 64-bit mode, in this test only."""
+    with jax.enable_x64(True):
+        yield
+
+
+class Case(NamedTuple):
+    """A call as a function of the inputs that gradients reach, or for discrete answers of all arrays."""
+
+    call: Callable[..., Any]
+    inputs: dict[str, np.ndarray]
+
+
+def of_mesh(name: str, **options: Any) -> Case:
+    def call(vertices: Any, **inputs: Any) -> Any:
+        return getattr(gk, name)(gk.Mesh(vertices, FACES), **inputs, **options)
+
+    rays = {"origins": ORIGINS, "directions": DIRECTIONS}
+    own = {"points": POINTS} | rays
+    taken = Primitive.registry[name].parameters
+    return Case(call, {"vertices": VERTICES} | {k: v for k, v in own.items() if k in taken})
+
+
+def of_field(name: str) -> Case:
+    inputs = {"field": FIELD, **PLACE} | ({"normals": NORMALS} if name == "dual_contouring" else {})
+    return Case(lambda **inputs: getattr(gk, name)(**inputs), inputs)
+
+
+CASES = {
+    name: of_mesh(name)
+    for name in (
+        "face_areas", "area", "face_normals", "vertex_normals", "volume", "closest_point", "signed_distance", "cast_rays", "bounds", "contains", "occluded", "count_hits",
+    )
+} | {
+    # (The winding number of a closed mesh is constant, and `method="fast"` is not smooth.)
+    "winding_number": Case(
+        lambda vertices, points: gk.winding_number(gk.Mesh(vertices, FACES[7:]), points, method="exact"),
+        {"vertices": VERTICES, "points": POINTS},
+    ),
+    # (The grid would move with the box.)
+    "sdf_grid": Case(
+        lambda vertices: gk.sdf_grid(
+            gk.Mesh(jnp.concatenate([vertices, BOX.astype(vertices.dtype)]), [*FACES.tolist(), [42] * 3, [43] * 3]), resolution=5, sign="unsigned"
+        ),
+        {"vertices": VERTICES},
+    ),
+    "voxelize": of_mesh("voxelize", resolution=16),
+    "sample_surface": of_mesh("sample_surface", n=7),
+    "interpolate_grid": Case(gk.interpolate_grid, {"grid": FIELD, "points": POINTS + 2.1}),
+    "marching_cubes": of_field("marching_cubes"),
+    "surface_nets": of_field("surface_nets"),
+    "dual_contouring": of_field("dual_contouring"),
+    "chamfer_distance": Case(gk.chamfer_distance, {"a": POINTS, "b": VERTICES}),
+    "hausdorff_distance": Case(
+        lambda a, b: gk.hausdorff_distance(gk.Mesh(a, FACES), b), {"a": VERTICES, "b": POINTS}
+    ),
+}  # fmt: skip
+PRIMITIVES = primitives()
+DIFFERENTIABLE = [name for name, op in PRIMITIVES.items() if op.differentiable]
+ANSWERING = [name for name, op in PRIMITIVES.items() if op.outputs or op.discrete]
+UNSIZED = [name for name in ANSWERING if "?" in str((PRIMITIVES[name].outputs, PRIMITIVES[name].discrete))]
+SIZED = [name for name in ANSWERING if name not in UNSIZED]
+
+
+def fields(name: str, result: Any, names: Any) -> list[Any]:
+    """Outputs of a primitive by name; of those that return the array itself, the array."""
+    return [getattr(result, field, result) for field in names]
+
+
+def smooth(name: str) -> tuple[Callable[..., Any], list[Any]]:
+    """The outputs of a case that carry gradients as a function of its inputs, and these."""
+    case = CASES[name]
+
+    def f(*inputs: Any) -> Any:
+        return fields(name, case.call(**dict(zip(case.inputs, inputs, strict=True))), PRIMITIVES[name].outputs)
+
+    return f, [jnp.asarray(x) for x in case.inputs.values()]
+
+
+def loss(name: str) -> tuple[Callable[..., Any], list[Any]]:
+    f, inputs = smooth(name)
+    return lambda *inputs: sum((jnp.sin(x) * x).sum() for x in f(*inputs)), inputs
+
+
+def distance(vertices: Any, points: Any = POINTS) -> Any:
+    return gk.signed_distance(gk.Mesh(vertices, FACES), points)
+
+
+# ---- every primitive
+
+
+def test_every_primitive_has_a_case():
+    assert sorted(CASES) == sorted(ANSWERING)
+    for name in DIFFERENTIABLE:
+        assert set(CASES[name].inputs) == set(PRIMITIVES[name].differentiable), name
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_gradients(name, double):
+    f, inputs = smooth(name)
+    check_grads(f, tuple(inputs), order=1, modes=["rev"])
+    gradients = jax.grad(loss(name)[0], argnums=tuple(range(len(inputs))))(*inputs)
+    assert all(g.dtype == np.float64 and bool((g != 0).any()) for g in gradients)
+
+
+@pytest.mark.parametrize("name", [name for name in DIFFERENTIABLE if name in SIZED])
+def test_compiled_gradients_equal_the_others(name, double):
+    f, inputs = loss(name)
+    g = jax.value_and_grad(f, argnums=tuple(range(len(inputs))))
+    for one, other in zip(jax.tree.leaves(g(*inputs)), jax.tree.leaves(jax.jit(g)(*inputs)), strict=True):
+        assert np.allclose(one, other, rtol=1e-12, atol=1e-14) and one.dtype == other.dtype
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", ANSWERING)
+def test_declared_shapes_and_dtypes_are_true(name, dtype, double):
+    case, op = CASES[name], PRIMITIVES[name]
+    inputs = {k: x.astype(dtype) for k, x in case.inputs.items()}
+    declared = op.outputs | op.discrete
+    known = fields(name, case.call(**inputs), declared)
+    for text, x in zip(declared.values(), known, strict=True):
+        assert isinstance(x, float) or x.dtype == (dtype if text.startswith("real") else text.split()[0])
+    if name in SIZED:
+        traced = jax.eval_shape(lambda inputs: fields(name, case.call(**inputs), declared), inputs)
+        assert [x.shape for x in traced] == [np.shape(x) for x in known]
+        assert [x.dtype for x in traced] == [dtype if isinstance(x, float) else x.dtype for x in known]
+
+
+@pytest.mark.parametrize("name", SIZED)
+def test_compiled_answers_equal_the_others(name, double):
+    case, op = CASES[name], PRIMITIVES[name]
+    declared = op.outputs | op.discrete
+    compiled = jax.jit(lambda inputs: fields(name, case.call(**inputs), declared))(case.inputs)
+    for one, other in zip(compiled, fields(name, case.call(**case.inputs), declared), strict=True):
+        assert np.array_equal(one, other)
+
+
+@pytest.mark.parametrize("name", UNSIZED)
+def test_shapes_that_depend_on_numbers_are_refused_under_jit(name, double):
+    case = CASES[name]
+    for transform in (jax.jit, jax.vmap):
+        with pytest.raises(TypeError, match=f"^{name}: jax.jit: expected shapes known before the call"):
+            transform(lambda inputs: fields(name, case.call(**inputs), "x"))(
+                {k: x if transform is jax.jit else x[None] for k, x in case.inputs.items()}
+            )
+
+
+def test_functions_without_gradients_are_refused():
+    for name in ("remesh", "all_hits", "offset"):
+        arguments = {"remesh": (16,), "all_hits": (ORIGINS, DIRECTIONS), "offset": (0.1,)}[name]
+        for transform in (jax.jit, jax.grad):
+            with pytest.raises(TypeError, match=f"^{name}: mesh: expected values that do not track.*jax traces it"):
+                transform(lambda v, f=getattr(gk, name), a=arguments: f(gk.Mesh(v, FACES), *a))(jnp.asarray(VERTICES))
+
+
+# ---- transformations
+
+
+def test_transformations(double):
+    v, p = jnp.asarray(VERTICES), jnp.asarray(POINTS)
+    value, (dv, dp) = distance(VERTICES).sum(), gk.signed_distance.adjoint(BALL.with_vertices(v), p, adj_distance=[1] * 6)[::-1]
+    f = lambda v, p: distance(v, p).sum()  # noqa: E731
+    assert np.allclose(jax.value_and_grad(f)(v, p)[1], dv)
+    both = jax.jit(jax.vmap(jax.grad(f, (0, 1)), (None, 0)))(v, jnp.stack([p, p + 0.1]))
+    assert np.allclose(both[0][0], dv) and np.allclose(both[1][0], dp)
+    assert np.allclose(jax.vmap(distance, (0, None))(jnp.stack([v, 2 * v]), p)[1], distance(2 * VERTICES))
+    assert np.allclose(jax.vmap(jax.vmap(lambda x: distance(v, x[None])[0], 1), 1)(p.reshape(2, 3, 3).transpose(2, 1, 0)), distance(VERTICES).reshape(2, 3).T)  # fmt: skip
+    assert jax.vmap(distance, (0, None))(jnp.zeros((0, *v.shape)), p).shape == (0, 6)
+    scanned = jax.jit(jax.grad(lambda v: jax.lax.scan(lambda c, x: (c + distance(v, x[None])[0], None), 0.0, p)[0]))(v)
+    assert np.allclose(scanned, dv)
+    moved = jax.lax.fori_loop(0, 3, lambda _, x: x - distance(v, x)[:, None] * jax.grad(f, 1)(v, x), p)
+    assert abs(distance(v, moved)).max() < 0.1 * abs(distance(v, p)).max()
+    for wrap in (jax.checkpoint, jax.jit, lambda f: jax.jit(jax.jit(f)), lambda f: jax.jit(jax.checkpoint(f))):
+        assert np.allclose(jax.grad(wrap(f))(v, p), dv)
+    out, pull = jax.vjp(distance, v, p)
+    assert np.allclose(out.sum(), value) and np.allclose(pull(jnp.ones(6))[0], dv)
+    assert np.allclose(jax.jit(pull)(2 * jnp.ones(6))[1], 2 * dp) and not pull(jnp.zeros(6))[0].any()
+    assert np.allclose(jax.jacrev(distance)(v, p).sum(axis=0), dv)
+    assert jax.lax.cond(True, f, lambda v, p: p.sum(), v, p) == pytest.approx(float(value))
+
+
+def test_a_jacobian_of_a_mesh_that_is_extracted(double):
+    field = jnp.asarray(FIELD)
+    f = lambda x: gk.marching_cubes(x, **PLACE).vertices  # noqa: E731
+    n = len(f(field))
+    one = jax.grad(lambda x: f(x)[n // 2].sum())(field)
+    assert np.allclose(jax.jacrev(f)(field)[n // 2].sum(axis=0), one) and bool(one.any())
+    faces = jax.grad(lambda x: gk.marching_cubes(x).vertices.sum(), has_aux=False)(field)
+    assert faces.shape == FIELD.shape
+
+
+def test_a_program_evaluated_anew_uses_its_own_results(double):
+    program = jax.make_jaxpr(lambda p: gk.closest_point(BALL, p).point.sum())(POINTS)
+    f = lambda p: jax.core.eval_jaxpr(program.jaxpr, program.consts, p)[0]  # noqa: E731
+    pulls = [jax.vjp(f, jnp.asarray(p))[1] for p in (POINTS, 2 * POINTS)]
+    for p, pull in zip((POINTS, 2 * POINTS), pulls, strict=True):
+        expected = gk.closest_point.adjoint(BALL, p, adj_point=np.ones((6, 3))).points
+        assert np.allclose(pull(jnp.ones(()))[0], expected)
+
+
+@pytest.mark.parametrize("jit", [lambda f: f, jax.jit])
+def test_forward_mode_and_second_derivatives_are_refused(jit, double):
+    p = jnp.asarray(POINTS)
+    f = lambda p: distance(VERTICES, p).sum()  # noqa: E731
+    for g in (lambda p: jax.jvp(f, (p,), (p,)), jax.jacfwd(f)):
+        # (A compiled program is refused when it is compiled, by jax, which does not know the name.)
+        with pytest.raises(TypeError, match="signed_distance: jax.jvp: .*, got forward mode|^can't apply forward-mode"):
+            jit(g)(p)
+        with pytest.raises(TypeError, match="^signed_distance: jax.jvp: expected reverse mode .*, got forward mode"):
+            g(p)
+    for g in (jax.hessian(f), jax.grad(lambda p: jax.grad(f)(p).sum())):
+        with pytest.raises(NotImplementedError, match="^signed_distance: jax.grad: expected first derivatives only"):
+            jit(g)(p)
+
+
+def test_discrete_answers_inside_a_loss(double):
+    def f(v: Any, p: Any) -> Any:
+        mesh = gk.Mesh(v, FACES)
+        inside = gk.contains(mesh, p)
+        blocked = gk.occluded(mesh, ORIGINS, DIRECTIONS)
+        count = gk.count_hits(mesh, ORIGINS, DIRECTIONS, t_max=jnp.sum(p**2) + 10)
+        return jnp.where(inside & blocked & (count > 0), gk.signed_distance(mesh, p), 0).sum()
+
+    v, p = jnp.asarray(VERTICES), jnp.asarray(0.3 * POINTS)
+    eager, compiled = jax.grad(f, (0, 1))(v, p), jax.jit(jax.grad(f, (0, 1)))(v, p)
+    assert all(np.allclose(x, y) and bool(x.any()) for x, y in zip(eager, compiled, strict=True))
+    assert jax.jvp(lambda p: gk.contains(BALL, p), (p,), (p,))[0].shape == (6,)
+
+
+def test_hits_under_jit(double):
+    def f(v: Any) -> tuple[Any, ...]:
+        hits = gk.cast_rays(gk.Mesh(v, FACES), ORIGINS, DIRECTIONS)
+        assert len(hits) == 6 and repr(hits) == "Hits(6 rays, jax traces them)"
+        with pytest.raises(TypeError, match="^Hits.interpolate: hits: expected values"):
+            hits.interpolate(v)
+        return hits.hit, hits.position, hits.t
+
+    hits = gk.cast_rays(gk.Mesh(VERTICES, FACES), ORIGINS, DIRECTIONS)
+    for one, other in zip(jax.jit(f)(VERTICES), (hits.hit, hits.position, hits.t), strict=True):
+        assert np.array_equal(one, other)
+    assert hits.hit.any()
+
+
+# ---- arguments
+
+
+def test_arguments_without_gradients(double):
+    def f(t_min: Any, p: Any = ORIGINS) -> Any:
+        return jnp.nan_to_num(gk.cast_rays(BALL, p, DIRECTIONS, t_min=t_min).t, posinf=0).sum()
+
+    assert jax.jit(f)(0.9) == pytest.approx(float(f(0.9)))
+    assert np.allclose(jax.jit(jax.grad(f, 1))(0.9, ORIGINS), jax.grad(f, 1)(0.9, jnp.asarray(ORIGINS)))
+    for g in (jax.grad(f), jax.jit(jax.grad(f)), jax.grad(jax.jit(f))):
+        with pytest.raises(TypeError, match="^cast_rays: t_min: expected an argument that no gradients are sent to"):
+            g(0.9)
+    with pytest.raises(TypeError, match="^sample_surface: n: expected an int of Python.*one that jax traces"):
+        jax.jit(lambda v, n: gk.sample_surface(gk.Mesh(v, FACES), n).points)(VERTICES, 5)
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'points'"):
+        jax.jit(lambda v: gk.signed_distance(gk.Mesh(v, FACES)))(VERTICES)
+
+
+def test_integers(double):
+    points = jnp.arange(6).reshape(2, 3)
+    expected = gk.signed_distance(BALL, np.asarray(points))
+    assert np.allclose(jax.jit(lambda p: gk.signed_distance(BALL, p))(points), expected)
+    g = jax.grad(lambda v, p: distance(v, p).sum())
+    assert np.allclose(jax.jit(g)(VERTICES, points), g(jnp.asarray(VERTICES), points))
+    whole = jax.jit(lambda v: gk.Mesh(v, FACES).area)((10 * BALL.vertices).astype(int))
+    assert whole.dtype == np.float32 and np.isfinite(whole)
+
+
+def test_float32_without_the_64_bit_mode():
+    v, p = jnp.asarray(VERTICES, jnp.float32), jnp.asarray(POINTS, jnp.float32)
+    f = lambda v, p: distance(v, p).sum()  # noqa: E731
+    for g in (jax.value_and_grad(f, (0, 1)), jax.jit(jax.value_and_grad(f, (0, 1)))):
+        assert {x.dtype for x in jax.tree.leaves(g(v, p))} == {np.dtype(np.float32)}
+    small = jax.jit(jax.grad(f, 1))(v, p.astype(jnp.bfloat16))
+    assert small.dtype == jnp.bfloat16 and bool((small != 0).any())
+    for g in (lambda p: gk.signed_distance(BALL, p), jax.grad(lambda p: gk.signed_distance(BALL, p).sum())):
+        for h in (g, jax.jit(g)):
+            with pytest.raises(TypeError, match="^jax: a float64 result needs .*, or a float32 mesh and inputs"):
+                h(p)
+
+
+def test_the_64_bit_mode_of_one_thread_reaches_the_callback(double):
+    # (Behind work that is pending the program runs in another thread.)
+    a, busy = jnp.ones((400, 400)), jax.jit(lambda a: a @ a * 1e-3)
+    f = jax.jit(lambda p: distance(VERTICES, p))
+    for _ in range(10):
+        pending = [busy(a) for _ in range(5)]
+        assert np.allclose(f(POINTS + 0 * pending[-1][0, 0]), distance(VERTICES))
+
+
+def test_constants_are_as_they_were_when_traced(double):
+    points, rows = POINTS.copy(), POINTS.tolist()
+    f = jax.jit(lambda v: distance(v, points) + distance(v, rows))
+    before = f(VERTICES)
+    points[:] = 0
+    rows[0][0] = 100.0
+    assert np.array_equal(f(VERTICES), before) and not np.allclose(distance(VERTICES, points), before / 2)
+
+
+def test_arrays_are_not_copied():
+    v, p = jnp.asarray(VERTICES, jnp.float32), jnp.asarray(POINTS, jnp.float32)
+    assert gk.Mesh(v, FACES).vertices_array.ctypes.data == v.unsafe_buffer_pointer()
+    rows = as_array(p, op="f", name="x", shape=("N", 3), dtype=np.float32)
+    assert rows.ctypes.data == p.unsafe_buffer_pointer()
+    assert gk.Mesh(v, FACES).vertices is v
+
+
+def test_donated_arrays_do_not_change_a_mesh():
+    v = jnp.array(VERTICES, jnp.float32)
+    mesh = gk.Mesh(v, FACES)
+    before = mesh.vertices_array.copy()
+    step = jax.jit(lambda v: v - distance(v).sum() * 0 - 5, donate_argnums=0)
+    for _ in range(3):
+        v = step(v)
+    assert np.array_equal(mesh.vertices_array, before) and np.allclose(v, before - 15, atol=1e-5)
+
+
+# ---- meshes
+
+
+@pytest.mark.parametrize(
+    "use",
+    ["bounds", "center", "diagonal", "topology", "is_closed", "bvh", "vertices_array", "components", "report", "weld",
+     "detach", "boundary_loops"],
+)  # fmt: skip
+def test_a_traced_mesh_has_no_values(use):
+    def f(v: Any) -> Any:
+        found = getattr(gk.Mesh(v, FACES), use)
+        return found() if callable(found) else found
+
+    for transform in (jax.jit, jax.grad):
+        with pytest.raises(TypeError, match="^Mesh: vertices: expected values .only primitives take such a mesh.*traces"):
+            transform(f)(jnp.asarray(VERTICES))
+
+
+def test_a_traced_mesh_has_the_rest(double):
+    def f(v: Any) -> Any:
+        mesh = gk.Mesh(v, FACES)
+        assert (mesh.n_vertices, mesh.n_faces, mesh.dtype) == (*map(len, (VERTICES, FACES)), np.float64)
+        assert mesh.tracker == "jax" and repr(mesh) == f"Mesh({len(VERTICES)} vertices, {len(FACES)} faces, float64)"
+        assert not isinstance(mesh.faces, jax.core.Tracer) and np.array_equal(mesh.faces, FACES)
+        both = mesh.flipped().volume + mesh.copy().volume
+        return both, mesh.face_normals, mesh.vertex_normals, mesh.area
+
+    both, *rest = jax.jit(f)(VERTICES)
+    mesh = gk.Mesh(VERTICES, FACES)
+    assert abs(both) < 1e-12
+    assert all(np.allclose(x, y) for x, y in zip(rest, (mesh.face_normals, mesh.vertex_normals, mesh.area), strict=True))
+
+
+def test_an_array_made_under_jit_does_not_outlive_it():
+    mesh = gk.Mesh(jnp.asarray(VERTICES, jnp.float32), jnp.asarray(FACES))
+    with jax.checking_leaks():
+        jax.jit(lambda x: x + mesh.faces.sum() + mesh.area)(1.0)
+        jax.jit(jax.grad(lambda v, p: distance(v, p).sum()))(mesh.vertices, jnp.ones((2, 3)))
+        grid = jnp.asarray(FIELD, jnp.float32)
+        f = lambda g: gk.interpolate_grid(gk.SdfGrid(g, np.zeros(3), 1.0), np.ones((2, 3))).value.sum()  # noqa: E731
+        assert np.allclose(jax.jit(jax.grad(f))(grid), jax.grad(f)(grid))
+    assert np.array_equal(mesh.faces, FACES)
+
+
+def test_errors_of_meshes():
+    v = jnp.asarray(VERTICES, jnp.float32)
+    with pytest.raises(TypeError, match=r"^Mesh: faces: expected values .* \(80, 3\) int32 traced by jax"):
+        jax.jit(lambda f: gk.Mesh(v, f).n_faces)(FACES)
+    with pytest.raises(ValueError, match=r"^Mesh: vertices: expected \(V, 3\) floats, got \(42, 2\) float32"):
+        jax.jit(lambda v: gk.area(gk.Mesh(v, FACES)))(v[:, :2])
+    with pytest.raises(TypeError, match=r"^Mesh: vertices: expected \(V, 3\) floats, got \(42, 3\) bool"):
+        jax.jit(lambda v: gk.area(gk.Mesh(v, FACES)))(v > 0)
+    with pytest.raises(ValueError, match="^Mesh: nonfinite: expected 'error' for vertices that jax traces"):
+        jax.jit(lambda v: gk.area(gk.Mesh(v, FACES, nonfinite="drop")))(v)
+    with pytest.raises(ValueError, match=r"^with_vertices: vertices: expected \(42, 3\) floats, got \(41, 3\)"):
+        jax.jit(lambda v: gk.area(BALL.with_vertices(v)))(v[1:])
+
+
+@pytest.mark.parametrize("f", [distance, jax.grad(lambda v, p: distance(v, p).sum())])
+def test_errors_in_a_compiled_program_reach_the_user(f):
+    v, p = jnp.asarray(VERTICES, jnp.float32), jnp.asarray(POINTS, jnp.float32)
+    text = "signed_distance in a program compiled by jax: Mesh: vertices: expected finite numbers.*1 that are not"
+    with pytest.raises((ValueError, RuntimeError), match=text):
+        jax.block_until_ready(jax.jit(f)(v.at[0, 0].set(jnp.nan), p))
+    text = r"signed_distance in a program .*: points: expected finite numbers, got 1 that are not, the first is point 2"
+    with pytest.raises((ValueError, RuntimeError), match=text):
+        jax.block_until_ready(jax.jit(f)(v, p.at[2].set(jnp.inf)))
+    with pytest.raises((ValueError, RuntimeError), match=r"points: expected \(N, 3\) floats, got \(6, 2\) float32"):
+        jax.block_until_ready(jax.jit(f)(v, p[:, :2]))
+    with pytest.raises(ValueError, match="^signed_distance: points: expected finite numbers"):
+        f(v, p.at[2].set(jnp.inf))
+    assert np.isfinite(jax.jit(f)(v, p)).all()
+
+
+class Trees:
+    """How many trees were built and refitted."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch):
+        self.built = self.refitted = 0
+        build, refit = Bvh._build_sah, Bvh.refitted
+
+        def counted_build(bvh: Bvh, *args: Any) -> None:
+            self.built += 1
+            build(bvh, *args)
+
+        def counted_refit(bvh: Bvh, *args: Any, **options: Any) -> Bvh:
+            self.refitted += 1
+            return refit(bvh, *args, **options)
+
+        monkeypatch.setattr(Bvh, "_build_sah", counted_build)
+        monkeypatch.setattr(Bvh, "refitted", counted_refit)
+
+
+@pytest.mark.parametrize("jit", [lambda f: f, jax.jit])
+def test_trees_are_kept_and_refitted(jit, monkeypatch, double):
+    trees = Trees(monkeypatch)
+
+    def f(v: Any, mesh: gk.Mesh | None) -> Any:
+        moved = gk.Mesh(v, FACES) if mesh is None else mesh.with_vertices(v)
+        return gk.signed_distance(moved, POINTS).sum() + gk.closest_point(moved, POINTS).distance.sum()
+
+    v = jnp.asarray(VERTICES)
+    new = jit(jax.grad(lambda v: f(v, None)))
+    new(v)
+    assert (trees.built, trees.refitted) == (1, 0)
+    new(v)
+    assert trees.built == (1 if jit is jax.jit else 2)
+    new(v + 1)
+    assert trees.built == (2 if jit is jax.jit else 3) and trees.refitted == 0
+    first = gk.Mesh(VERTICES, FACES)
+    first.bvh  # noqa: B018
+    trees.built = 0
+    follow = jit(jax.grad(lambda v: f(v, first)))
+    results = [follow(v * s) for s in (1.01, 1.02, 1.01)]
+    assert (trees.built, trees.refitted) == (0, 3) and np.array_equal(results[0], results[2])
+    assert np.allclose(results[1], new(v * 1.02))
+
+
+def test_memory_stays_flat():
+    ball = gk.shapes.icosphere(4)
+    p = jnp.asarray(RNG.normal(size=(2000, 3)), jnp.float32)
+    step = jax.jit(lambda v: v - 1e-3 * jax.grad(lambda v: (gk.signed_distance(ball.with_vertices(v), p) ** 2).sum())(v))
+    v = jnp.asarray(ball.vertices)
+    peaks = []
+    for k in range(220):
+        v = step(v).block_until_ready()
+        if k in (20, 219):
+            peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    # A mesh with its tree takes 0.7 MB here.
+    assert peaks[1] - peaks[0] < 30_000
+
+
+# ---- threads
+
+WAITING = """
+import os
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+import geomkit as gk, jax, jax.numpy as jnp, threading
+box = gk.shapes.box()
+p = jnp.ones((200_000, 3))
+f = lambda v, p: (gk.signed_distance(gk.Mesh(v, box.faces), jnp.sin(p)) ** 2).sum()
+g = jax.jit(jax.value_and_grad(f, (0, 1)))
+v = jnp.asarray(box.vertices)
+a, busy = jnp.ones((300, 300)), jax.jit(lambda a: a @ a @ a * 1e-9)
+def work(k):
+    for _ in range(4):
+        before = [busy(a) for _ in range(6)]
+        found = g(v * k, p + before[-1][0, 0] * 0)
+        after = [busy(a) for _ in range(6)]
+        jax.block_until_ready((found, after))
+        h = jax.jit(lambda v, q=p + busy(a)[0, 0]: gk.signed_distance(gk.Mesh(v, box.faces), q).sum())
+        jax.block_until_ready(h(v))
+work(1)
+threads = [threading.Thread(target=work, args=(k,)) for k in (1, 2, 3)]
+for t in threads: t.start()
+for t in threads: t.join()
+print("done")
+"""
+
+
+def test_large_arguments_do_not_wait_for_ever():
+    """One thread of jax only, and work of its own pending."""
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", WAITING], capture_output=True, text=True, timeout=300, env=env)
+    assert done.stdout == "done\n", done.stderr
+
+
+def test_threads_share_a_compiled_function():
+    f = jax.jit(jax.value_and_grad(lambda v: distance(v, POINTS.astype(np.float32)).sum()))
+    scales = [1 + 0.1 * k for k in range(4)]
+    expected = [distance(VERTICES * s).sum() for s in scales]
+    wrong = []
+
+    def work(k: int) -> None:
+        v = jnp.asarray(VERTICES * scales[k], jnp.float32)
+        for _ in range(30):
+            value, _ = f(v)
+            if not np.allclose(value, expected[k], rtol=1e-5):
+                wrong.append((k, float(value)))
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+# ---- loops
+
+
+@pytest.mark.parametrize("jit", [lambda f: f, jax.jit])
+@pytest.mark.parametrize("name", ["signed_distance", "cast_rays"])
+def test_a_fit_equals_that_of_the_explicit_pair(name, jit, double):
+    target = np.linalg.norm(POINTS, axis=1) - 0.8 if name == "signed_distance" else np.full(6, 2.3)
+    rays = ORIGINS, -ORIGINS / 3
+
+    def by_hand(v: np.ndarray) -> np.ndarray:
+        mesh = gk.Mesh(v, FACES)
+        if name == "signed_distance":
+            d = gk.signed_distance(mesh, POINTS)
+            return gk.signed_distance.adjoint(mesh, POINTS, adj_distance=2 * (d - target), result=d).vertices
+        hits = gk.cast_rays(mesh, *rays)
+        return gk.cast_rays.adjoint(mesh, *rays, adj_t=2 * (hits.t - target), result=hits).vertices
+
+    def f(v: Any) -> Any:
+        mesh = gk.Mesh(v, FACES)
+        found = gk.signed_distance(mesh, POINTS) if name == "signed_distance" else gk.cast_rays(mesh, *rays).t
+        return ((found - target) ** 2).sum()
+
+    step = jit(lambda v: v - 0.1 * jax.grad(f)(v))
+    v, w = VERTICES, jnp.asarray(VERTICES)
+    for _ in range(25):
+        v, w = v - 0.1 * by_hand(v), step(w)
+    assert np.allclose(v, w, rtol=0, atol=1e-6) and f(w) < 0.2 * f(VERTICES)
