@@ -24,6 +24,7 @@ __all__ = [
     "imported",
     "library_of",
     "precision_of",
+    "refuse_double",
     "to_host",
     "tracker_of",
 ]
@@ -110,16 +111,25 @@ class Library:
     def _to_jax(self, array: Any) -> Any:
         import jax
 
-        if array.dtype == np.float64 and jax.numpy.result_type(float) != np.float64:
-            raise TypeError(
-                "jax: a float64 result needs jax.config.update('jax_enable_x64', True), or a float32 mesh and inputs"
-            )
-        if isinstance(array, np.ndarray):
-            return jax.device_put(array, None if _is_traced(self.like) else next(iter(self.like.devices())))
-        return jax.dlpack.from_dlpack(array)
+        refuse_double(array.dtype)
+        if not isinstance(array, np.ndarray):
+            return jax.dlpack.from_dlpack(array)
+        device = None if self.like is None or _is_traced(self.like) else next(iter(self.like.devices()))
+        with jax.ensure_compile_time_eval():  # else it would be traced under jit, and kept beyond that
+            return jax.device_put(array, device)
 
 
 NUMPY = Library("numpy")
+
+
+def refuse_double(dtype: Any) -> None:
+    """Raise a TypeError if jax is to hold float64 while its 64-bit mode is off: it would round without a word."""
+    import jax
+
+    if dtype == np.float64 and jax.numpy.result_type(float) != np.float64:
+        raise TypeError(
+            "jax: a float64 result needs jax.config.update('jax_enable_x64', True), or a float32 mesh and inputs"
+        )
 
 
 def library_of(*xs: Any) -> Library:

@@ -108,18 +108,25 @@ class Call:
 
     @property
     def precision(self) -> np.dtype:
-        """The precision of the results: that of the mesh, else that of the first argument."""
-        holders = [value for value in self.arguments.values() if is_holder(value)]
-        return precision_of(holders[0].tracked_array if holders else next(iter(self.arguments.values())))
+        """The precision of the results: that of the first parameter."""
+        first = self.arguments[self.op.parameters[0]]
+        return precision_of(first.tracked_array if is_holder(first) else first)
 
     def length(self, letter: str) -> int:
         """The number that a letter stands for in the shapes of `Primitive.outputs`."""
         arguments = self.arguments
-        if letter == "N":
-            rows = next((arguments[name] for name in ("points", "origins") if name in arguments), None)
-            return len(rows) if rows is not None else int(arguments["n"])
-        mesh = arguments["mesh"]
-        return mesh.n_vertices if letter == "V" else mesh.n_faces
+        if letter != "N":
+            return arguments["mesh"].n_vertices if letter == "V" else arguments["mesh"].n_faces
+        if "n" in arguments:
+            n = arguments["n"]
+            if tracker_of(n):
+                expected = "an int of Python, as shapes depend on it"
+                raise TypeError(message(self.op.__name__, "n", expected, f"one that {tracker_of(n)} traces"))
+            return int(n) if isinstance(n, int | np.integer) else 0
+        try:
+            return len(next(arguments[name] for name in ("points", "origins") if name in arguments))
+        except TypeError:
+            return 0  # the forward function refuses what has no length
 
     def rebuilt(self, outputs: Any) -> Any:
         """The result for the caller: these outputs, and all else in the caller's library."""

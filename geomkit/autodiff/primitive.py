@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, get_type_hints
+from typing import Any
 
 import numpy as np
 
@@ -51,7 +51,9 @@ class Primitive:
         self.forward = forward
         self.differentiable, self.outputs, self.discrete = differentiable, dict(outputs), dict(discrete)
         self.reason = reason
-        self.parameters = tuple(inspect.signature(forward).parameters)
+        parameters = inspect.signature(forward).parameters
+        self.parameters = tuple(parameters)
+        self._required = {name for name, parameter in parameters.items() if parameter.default is parameter.empty}
         # From the argument to the gradient.
         self.sends = {name if name in self.parameters else "mesh": name for name in differentiable}
         self.takes_result = False
@@ -71,7 +73,8 @@ class Primitive:
     def _tracked(self, tracker: str, args: tuple, kwargs: dict[str, Any]) -> Any:
         names = self.parameters[: len(args)]
         arguments = dict(zip(names, args, strict=False)) | kwargs
-        if len(args) > len(names) or len(arguments) < len(args) + len(kwargs) or set(arguments) - set(self.parameters):
+        is_once = len(args) <= len(names) and len(arguments) == len(args) + len(kwargs)
+        if not (is_once and self._required <= set(arguments) <= set(self.parameters)):
             return self.forward(*args, **kwargs)  # Python's own error
         for name, value in arguments.items():
             if not is_holder(value) and hasattr(value, "vertices") and hasattr(value, "faces"):
@@ -90,7 +93,9 @@ class Primitive:
         """A call that has no gradients: for discrete answers that is no loss."""
         for name, value in arguments.items():
             if _tracker(value) and not self.discrete:
-                got = f"{_tracker(value)} follows gradients through it ({self.reason})"
+                tracker = _tracker(value)
+                # jax traces with and without gradients, and either way there are no numbers here.
+                got = f"{tracker} {'traces it' if tracker == 'jax' else 'follows gradients through it'} ({self.reason})"
                 raise TypeError(message(self.__name__, name, "values that do not track gradients", got))
         if tracker == "jax":
             from geomkit.autodiff.jax_node import call_jax
@@ -136,7 +141,7 @@ class Primitive:
 
     def assembled(self, fields: dict[str, Any]) -> Any:
         """A result of nothing but its fields: there are no numbers yet."""
-        record = get_type_hints(self.forward)["return"]
+        record: Any = self.forward.__globals__.get(self.forward.__annotations__["return"])
         if hasattr(record, "assembled"):
             return record.assembled(fields)
         return record(**fields) if hasattr(record, "_fields") else next(iter(fields.values()))

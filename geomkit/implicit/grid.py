@@ -49,6 +49,11 @@ class SdfGrid(NamedTuple):
         """What gradients of the grid are gradients of: `values`."""
         return self.values
 
+    @property
+    def untraced(self) -> SdfGrid:
+        """What `plain_with` needs, without the array that jax traces."""
+        return self._replace(values=None)
+
     def plain_with(self, values: Any) -> SdfGrid:
         """The grid on NumPy's or CuPy's arrays; of these values, where they are known now."""
         return self._replace(values=imported(self.values) if values is None else values)

@@ -66,6 +66,8 @@ class Mesh:
         triangles = as_array(faces, op="Mesh", name="faces", shape=("F", 3), dtype=np.int32, device=self.device)
         triangles = triangles if triangles.base is None and triangles is not faces else triangles.copy()
         if source.values is None:
+            if nonfinite != "error":
+                raise ValueError(message("Mesh", "nonfinite", "'error' for vertices that jax traces", repr(nonfinite)))
             _check_range(triangles, len(vertices))
             self._hold(traced(vertices), triangles, source)
             return
@@ -102,7 +104,7 @@ class Mesh:
         self._in_library: dict[str, Any] = {}
         # The same mesh in NumPy's or CuPy's library, which has all that is computed once.
         self._plain: Mesh | None = None
-        self._latest: tuple[Any, Mesh] | None = None
+        self._latest: Mesh | None = None
         if self._library.name not in ("numpy", "cupy") and source.values is not None:
             self._plain = Mesh.adopt(self._vertices, self._faces, Library("cupy" if self.device == "cuda" else "numpy"))
 
@@ -130,11 +132,22 @@ class Mesh:
         """The plain mesh; for vertices that jax traces, that of the values (V, 3), which are known now."""
         if self._source.values is not None or values is None:
             return self.plain
-        if self._latest is None or not np.array_equal(self._latest[0], values):
-            mesh = Mesh(to_host(values), self._faces)
-            mesh._earlier_topology, mesh._earlier_bvh = self._earlier_topology, self._earlier_bvh
-            self._latest = values, mesh
-        return self._latest[1]
+        if self.tracker:
+            return self.untraced.plain_with(values)
+        # (A compiled program may ask from several threads, and its buffers do not outlive the call.)
+        latest = self._latest
+        if latest is None or not np.array_equal(latest._vertices, values):
+            latest = Mesh(to_host(values), self._faces)
+            latest._earlier_topology, latest._earlier_bvh = self._earlier_topology, self._earlier_bvh
+            self._latest = latest
+        return latest
+
+    @cached_property
+    def untraced(self) -> "Mesh":
+        """Of a mesh whose vertices jax traces: what `plain_with` needs, without the traced array."""
+        mesh = Mesh.adopt(self._vertices, self._faces, Library("numpy"))
+        mesh._earlier_topology, mesh._earlier_bvh = self._earlier_topology, self._earlier_bvh
+        return mesh
 
     def rebuilt(self, outputs: dict[str, Any], library: Library) -> "Mesh":
         """This mesh in another library, as a function of the vertices in `outputs`, which have the same values."""
@@ -150,7 +163,7 @@ class Mesh:
 
     def _check(self) -> None:
         if self._source.values is None and self._source.array is not None:
-            expected = "values (pass the mesh to a primitive, or do not jit)"
+            expected = "values (only primitives take such a mesh)"
             raise TypeError(message("Mesh", "vertices", expected, "an array that jax traces"))
         self._source.check()
 

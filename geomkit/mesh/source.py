@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from geomkit.arrays import Recorded, imported, precision_of, tracker_of
+from geomkit.arrays import Recorded, describe, imported, precision_of, tracker_of
 from geomkit.errors import MeshError, message
 from geomkit.tensors import plain_tensor, tensor_array
 
@@ -35,6 +35,7 @@ class Source:
         if isinstance(array, Recorded):
             self.array, self.values, self.shared = array, array.value, True
         elif tracker == "jax":
+            _check_traced(array)
             self.array, self.values = array.astype(precision_of(array)), None
         elif tracker == "torch" or (_is_torch(array) and array.is_floating_point()):
             self._share_tensor(array, bool(tracker))
@@ -75,6 +76,17 @@ class Source:
 def _is_torch(array: Any) -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(array, torch.Tensor) and array.layout == torch.strided
+
+
+def _check_traced(array: Any) -> None:
+    """What `as_array` checks of arrays that have numbers."""
+    from jax import numpy as jnp
+
+    expected = "(V, 3) floats"
+    if array.ndim != 2 or array.shape[1] != 3:
+        raise ValueError(message("Mesh", "vertices", expected, describe(array)))
+    if not (jnp.issubdtype(array.dtype, jnp.floating) or jnp.issubdtype(array.dtype, jnp.integer)):
+        raise TypeError(message("Mesh", "vertices", expected, describe(array)))
 
 
 def traced(array: Any) -> np.ndarray:

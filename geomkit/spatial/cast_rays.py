@@ -53,7 +53,7 @@ class Hits:
         self._mesh, self._library = q.mesh, q.library
         wrap = q.library.wrap
         self.t, self.face, self.barycentric, self.normal = wrap(t), wrap(face), wrap(barycentric), wrap(normal)
-        self._arrays = face, barycentric
+        self._arrays: Any = (face, barycentric)  # None where there are no numbers
         self._position: Any = None
 
     def rebuilt(self, outputs: dict[str, Any], library: Library) -> Hits:
@@ -70,13 +70,15 @@ class Hits:
         hits = cls.__new__(cls)
         hits.t, hits.face, hits.normal = fields["t"], fields["face"], fields["normal"]
         hits.barycentric, hits._position = fields["barycentric"], fields["position"]
+        hits._arrays = None
         return hits
 
     def __len__(self) -> int:
         return len(self.face)
 
     def __repr__(self) -> str:
-        return f"Hits({len(self)} rays, {int((self._arrays[0] >= 0).sum())} hits)"
+        found = "jax traces them" if self._arrays is None else f"{int((self._arrays[0] >= 0).sum())} hits"
+        return f"Hits({len(self)} rays, {found})"
 
     @property
     def hit(self) -> Any:
@@ -106,7 +108,7 @@ class Hits:
 
         Raises:
             ValueError: another number of rows than the mesh has vertices.
-            TypeError: no numbers.
+            TypeError: no numbers, or hits that jax traces.
 
         Example:
             >>> import geomkit as gk
@@ -114,6 +116,9 @@ class Hits:
             >>> hits.interpolate(gk.shapes.box().vertices[:, 2]).tolist()
             [0.5]
         """
+        if self._arrays is None:
+            expected = "values (use hits.face and hits.barycentric)"
+            raise TypeError(message("Hits.interpolate", "hits", expected, "arrays that jax traces"))
         mesh = self._mesh
         try:
             shape = (mesh.n_vertices, *np.shape(attribute)[1:])
@@ -126,7 +131,8 @@ class Hits:
         return self._library.wrap(self._interpolated(values))
 
     def _interpolated(self, values: Any) -> Any:
-        mesh, (face, barycentric) = self._mesh, self._arrays
+        mesh = self._mesh
+        face, barycentric = self._arrays
         out = zeros(mesh.device, (len(self), *values.shape[1:]), mesh.dtype)
         hit = namespace(mesh.device).flatnonzero(face >= 0)
         u, v = barycentric[hit].T.reshape(2, -1, *(1,) * (values.ndim - 1))
