@@ -7,9 +7,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse as sparse
-from scipy.sparse.csgraph import connected_components
-from scipy.spatial import KDTree
 
 from geomkit.arrays import Library, as_array, describe, frozen, library_of, precision_of, to_host, tracker_of
 from geomkit.autodiff.primitive import Primitive
@@ -19,7 +16,7 @@ from geomkit.mesh import measure
 from geomkit.mesh.box import point_bounds
 from geomkit.mesh.report import report, state
 from geomkit.mesh.source import Source, traced
-from geomkit.mesh.topology import Topology
+from geomkit.mesh.topology import Topology, joined
 
 if TYPE_CHECKING:
     from geomkit.spatial.bvh import Bvh
@@ -460,11 +457,12 @@ def _without_nonfinite(vertices: Any, faces: Any, finite: Any, nonfinite: str) -
 
 def _clustered(positions: np.ndarray, first: np.ndarray, tolerance: float) -> np.ndarray:
     """For each vertex the lowest index among those that chains of steps no longer than tolerance lead to."""
+    from scipy.spatial import KDTree
+
     n = len(positions)
     points = np.flatnonzero(first == np.arange(n))
     pairs = points[KDTree(positions[points]).query_pairs(tolerance, output_type="ndarray")]
     links = np.concatenate([pairs, np.stack([np.arange(n), first], axis=1)])
-    graph = sparse.coo_array((np.ones(len(links), np.int8), links.T), shape=(n, n))
-    label = connected_components(graph, directed=False)[1]
+    label = joined(*links.T, n)[1]
     lowest = np.unique(label, return_index=True)[1]
     return lowest[label].astype(np.int32)
