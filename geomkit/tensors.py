@@ -3,18 +3,37 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
 from geomkit.errors import message, missing_package
 
-__all__ = ["is_transformed", "plain_tensor", "tensor_array"]
+__all__ = ["is_followed", "is_tensor", "plain_tensor", "tensor_array", "transforming"]
 
 
-def is_transformed(tensor: Any) -> bool:
-    """Whether torch.func has wrapped the tensor, so that it has no numbers but for torch's own functions."""
-    return _functorch().is_functorch_wrapped_tensor(tensor)
+def is_tensor(x: Any) -> bool:
+    """Whether x is a tensor of torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(x, torch.Tensor)
+
+
+def is_followed(tensor: Any) -> bool:
+    """Whether torch follows gradients through the tensor now, in whatever way."""
+    torch = sys.modules["torch"]
+    if tensor.requires_grad and torch.is_grad_enabled():
+        return True
+    # torch.func wraps tensors, and only torch's own functions find numbers in those.
+    if _functorch().is_functorch_wrapped_tensor(tensor):
+        return True
+    forward = torch.autograd.forward_ad
+    return forward._current_level >= 0 and forward.unpack_dual(tensor).tangent is not None
+
+
+def transforming() -> bool:
+    """Whether a transformation of torch.func is being applied."""
+    return _functorch().peek_interpreter_stack() is not None
 
 
 def tensor_array(tensor: Any) -> Any:
@@ -23,6 +42,11 @@ def tensor_array(tensor: Any) -> Any:
     Raises:
         NotImplementedError: under torch.func.vmap, where a tensor stands for many.
     """
+    if _functorch().peek_interpreter_stack() is None:
+        try:
+            return tensor.detach().numpy()
+        except (TypeError, RuntimeError):  # a layout, dtype or device that NumPy has not
+            pass
     return _look(tensor).array
 
 
@@ -33,11 +57,11 @@ def plain_tensor(tensor: Any) -> Any:
 
 def _look(tensor: Any) -> SimpleNamespace:
     found = SimpleNamespace()
-    if _functorch().peek_interpreter_stack() is None:
-        _find(found, tensor)
-    else:
-        # Within torch.func only the forward half of an autograd function is handed the tensors themselves.
+    if transforming():
+        # Only the forward half of an autograd function is handed the tensors themselves.
         _opener().apply(found, tensor)
+    else:
+        _find(found, tensor)
     return found
 
 

@@ -88,7 +88,9 @@ class Mesh:
         """
         mesh = cls.__new__(cls)
         mesh._library = library
-        mesh._hold(vertices, faces, Source(None))
+        # torch counts what is written into its tensors, so that those may share the memory.
+        shared = library.name == "torch" and library.device == "cpu" and vertices.flags.writeable
+        mesh._hold(vertices, faces, Source(library.wrap(vertices) if shared else None))
         return mesh
 
     def _hold(self, vertices: Any, faces: Any, source: Source) -> None:
