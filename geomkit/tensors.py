@@ -4,13 +4,43 @@ from __future__ import annotations
 
 import importlib
 import sys
-from functools import cache
+from collections.abc import Callable
+from functools import cache, wraps
 from types import SimpleNamespace
 from typing import Any
 
 from geomkit.errors import message, missing_package
 
-__all__ = ["is_followed", "is_tensor", "plain_tensor", "tensor_array", "transforming"]
+__all__ = ["is_followed", "is_tensor", "plain_tensor", "tensor_array", "transforming", "untraced"]
+
+
+def untraced(function: Callable) -> Callable:
+    """Keep torch.compile out of a function: what is compiled has a break there, and the function runs as it is."""
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        torch = sys.modules.get("torch")
+        if torch is None:
+            return function(*args, **kwargs)
+        # The one holds while this is traced, the other when it runs between two compiled pieces.
+        if torch.compiler.is_compiling() or torch._C._dynamo.eval_frame.get_eval_frame_callback() is not None:
+            return _outside(function, args, kwargs)
+        return function(*args, **kwargs)
+
+    return call
+
+
+def _outside(function: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    # What torch.compiler.disable does, which is itself traced when called from here.
+    frames = sys.modules["torch"]._C._dynamo.eval_frame
+    before = frames.set_eval_frame(None)
+    try:
+        return function(*args, **kwargs)
+    finally:
+        frames.set_eval_frame(before)
+
+
+_outside._torchdynamo_disable = True  # pyright: ignore[reportFunctionMemberAccess]
 
 
 def is_tensor(x: Any) -> bool:
@@ -77,8 +107,8 @@ def _find(found: SimpleNamespace, x: Any) -> None:
     found.tensor = x = x.detach()
     if x.layout != torch.strided or x.is_quantized:
         x = x.to_dense() if x.layout != torch.strided else x.dequantize()
-    if x.dtype == torch.bfloat16:
-        x = x.float()
+    if x.is_floating_point() and x.dtype not in (torch.float16, torch.float32, torch.float64):
+        x = x.float()  # NumPy has neither bfloat16 nor what is smaller
     x = x.resolve_conj().resolve_neg()
     found.array = _from_cuda(x) if x.device.type == "cuda" else x.cpu().numpy()
 

@@ -13,7 +13,7 @@ from geomkit.arrays import Library, tracker_of
 from geomkit.autodiff.call import Call, is_holder
 from geomkit.autodiff.recording import innermost
 from geomkit.errors import message
-from geomkit.tensors import is_followed, is_tensor
+from geomkit.tensors import is_followed, is_tensor, untraced
 
 __all__ = ["Primitive", "nondifferentiable", "primitive", "primitives"]
 
@@ -63,6 +63,7 @@ class Primitive:
         primitives()
         Primitive.registry[forward.__name__] = self
 
+    @untraced
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         tracker = "tape" if innermost() is not None else ""
         for value in args:
@@ -93,8 +94,8 @@ class Primitive:
         """A call that has no gradients: for discrete answers that is no loss."""
         for name, value in arguments.items():
             if _tracker(value) and not self.discrete:
-                got = f"{_tracker(value)} follows gradients through it ({self.reason})"
-                raise TypeError(message(self.__name__, name, "values that do not track gradients", got))
+                got = f"one that {_tracker(value)} follows ({self.reason})"
+                raise TypeError(message(self.__name__, name, "an array that does not track gradients", got))
         if tracker == "jax":
             return _node("jax")(self, arguments)
         call = Call(self, arguments, "")

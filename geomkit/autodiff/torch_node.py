@@ -49,8 +49,7 @@ class _TorchCall(Call):
 
     def node(self, names: tuple[str, ...]) -> tuple[Any, ...]:
         """Some of the outputs, as a node of torch's graph."""
-        functions = _functions()
-        kind = functions.Transformed if transforming() else functions.Node
+        kind = _functions().node(self.op.__name__, transforming())
         return kind.apply(self, names, *[leaf.array for leaf in self.leaves])
 
     def late(self, name: str) -> Any:
@@ -178,7 +177,7 @@ def _functions() -> Any:
         def vmap(info: Any, in_dims: Any, call: _TorchCall, *arguments: Any) -> Any:
             raise refuse_vmap(call.op.__name__)
 
-    class Node(Derivatives):
+    class Plain(Derivatives):
         # torch binds the arguments of a function with `setup_context` by their signature, which takes longer.
         @staticmethod
         def forward(ctx: Any, call: _TorchCall, names: tuple[str, ...], *tensors: Any) -> tuple[Any, ...]:
@@ -193,6 +192,11 @@ def _functions() -> Any:
         @staticmethod
         def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
             keep(ctx, inputs[0], inputs[1], inputs[2:])
+
+    @cache
+    def node(name: str, transformed: bool) -> type[Derivatives]:
+        # The class's name is what `grad_fn` and torch's anomaly mode show.
+        return type(name, (Transformed if transformed else Plain,), {})
 
     class Backward(torch.autograd.Function):
         @staticmethod
@@ -212,4 +216,4 @@ def _functions() -> Any:
         def vmap(info: Any, in_dims: Any, call: _TorchCall, *arguments: Any) -> Any:
             raise refuse_vmap(call.op.__name__)
 
-    return SimpleNamespace(Node=Node, Transformed=Transformed, Backward=Backward)
+    return SimpleNamespace(node=node, Backward=Backward)

@@ -75,7 +75,7 @@ class SdfGrid(NamedTuple):
         path = Path(path)
         extension = grid_format(path, "SdfGrid.save")
         values = as_array(
-            self.values, op="SdfGrid.save", name="values", shape=("X", "Y", "Z"), dtype=precision_of(self.values)
+            imported(self.values), op="SdfGrid.save", name="values", shape=("X", "Y", "Z"), dtype=precision_of(self.values)
         )
         with replacing(path) as file:
             if extension == "npy":

@@ -17,6 +17,7 @@ from geomkit.mesh.box import point_bounds
 from geomkit.mesh.report import report, state
 from geomkit.mesh.source import Source, traced
 from geomkit.mesh.topology import Topology, joined
+from geomkit.tensors import untraced
 
 if TYPE_CHECKING:
     from geomkit.spatial.bvh import Bvh
@@ -50,6 +51,7 @@ class Mesh:
         Mesh(3 vertices, 1 face, float32)
     """
 
+    @untraced
     def __init__(self, vertices: Any, faces: Any = None, *, nonfinite: str = "error"):
         if nonfinite not in ("error", "drop"):
             raise ValueError(message("Mesh", "nonfinite", "'error' or 'drop'", repr(nonfinite)))
@@ -358,6 +360,7 @@ class Mesh:
         faces = number[first][to_host(self._faces)]
         return self._like(self.vertices[kept] if self.tracker else to_host(self.vertices_array)[kept], faces)
 
+    @untraced
     def with_vertices(self, vertices: Any) -> "Mesh":
         """The same faces at new positions, without a new census where welded vertices still coincide, and with this
         mesh's tree refitted.
@@ -411,6 +414,9 @@ class Mesh:
         faces = f"{self.n_faces} {'face' if self.n_faces == 1 else 'faces'}"
         device = ", cuda" if self.device == "cuda" else ""
         return f"{type(self).__name__}({vertices}, {faces}, {self.dtype}{device}{known})"
+
+    def __copy__(self) -> "Mesh":
+        return self.copy()
 
     def __reduce__(self) -> tuple:
         return type(self), (self._library.wrap(self.vertices_array), self._library.wrap(self._faces))

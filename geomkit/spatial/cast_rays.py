@@ -15,6 +15,7 @@ from geomkit.runtime.device import namespace, zeros
 from geomkit.runtime.kernel import Kernel
 from geomkit.spatial.rays import RayQuery
 from geomkit.spatial.scatter import corners_to_vertices
+from geomkit.tensors import untraced
 
 __all__ = ["Hits", "RayGradients", "cast_rays"]
 
@@ -85,6 +86,7 @@ class Hits:
         return self.face >= 0
 
     @property
+    @untraced
     def position(self) -> Any:
         """(N, 3) points hit, inf for a miss. `cast_rays.adjoint` takes their cotangent."""
         if self._position is not None:
@@ -93,6 +95,7 @@ class Hits:
         position[self._arrays[0] < 0] = np.inf
         return self._library.wrap(position)
 
+    @untraced
     def interpolate(self, attribute: Any) -> Any:
         """An attribute of the vertices at each hit.
 
