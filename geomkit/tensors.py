@@ -11,7 +11,7 @@ from typing import Any
 
 from geomkit.errors import message, missing_package
 
-__all__ = ["is_followed", "is_tensor", "plain_tensor", "tensor_array", "transforming", "untraced"]
+__all__ = ["is_batch", "is_followed", "is_tensor", "plain_tensor", "tensor_array", "transforming", "untraced"]
 
 
 def untraced(function: Callable) -> Callable:
@@ -23,11 +23,17 @@ def untraced(function: Callable) -> Callable:
         if torch is None:
             return function(*args, **kwargs)
         # The one holds while this is traced, the other when it runs between two compiled pieces.
-        if torch.compiler.is_compiling() or torch._C._dynamo.eval_frame.get_eval_frame_callback() is not None:
+        if torch.compiler.is_compiling() or _compiled_around()() is not None:
             return _outside(function, args, kwargs)
         return function(*args, **kwargs)
 
     return call
+
+
+@cache
+def _compiled_around() -> Callable:
+    # (Early versions of torch do not have it.)
+    return getattr(sys.modules["torch"]._C._dynamo.eval_frame, "get_eval_frame_callback", lambda: None)
 
 
 def _outside(function: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -59,6 +65,12 @@ def is_followed(tensor: Any) -> bool:
         return True
     forward = torch.autograd.forward_ad
     return forward._current_level >= 0 and forward.unpack_dual(tensor).tangent is not None
+
+
+def is_batch(tensor: Any) -> bool:
+    """Whether the tensor stands for many, in torch.func.vmap or batched gradients."""
+    functorch = _functorch()
+    return functorch.is_legacy_batchedtensor(tensor) or functorch.is_batchedtensor(tensor)
 
 
 def transforming() -> bool:
@@ -134,6 +146,10 @@ def _opener() -> Any:
         @staticmethod
         def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
             ctx.mark_non_differentiable(output)
+
+        @staticmethod
+        def jvp(ctx: Any, *tangents: Any) -> None:
+            return None  # what is computed from the numbers will say that it has no such derivative
 
         @staticmethod
         def vmap(info: Any, in_dims: Any, found: SimpleNamespace, tensor: Any) -> Any:

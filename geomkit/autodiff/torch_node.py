@@ -13,7 +13,7 @@ import numpy as np
 
 from geomkit.autodiff.call import Call, is_holder
 from geomkit.errors import message
-from geomkit.tensors import is_tensor, tensor_array, transforming
+from geomkit.tensors import is_batch, is_tensor, tensor_array, transforming
 
 if TYPE_CHECKING:
     from geomkit.autodiff.primitive import Primitive
@@ -110,8 +110,11 @@ class _TorchCall(Call):
         self, names: tuple[str, ...], cotangents: tuple[Any, ...], saved: tuple[Any, ...]
     ) -> tuple[Any, ...]:
         """The cotangents of the leaves."""
-        if all([cotangent is None for cotangent in cotangents]):
+        given = [cotangent for cotangent in cotangents if cotangent is not None]
+        if not given:
             return (None,) * len(self.leaves)
+        if any([is_batch(cotangent) for cotangent in given]):
+            raise _refuse_vmap(self.op.__name__)
         if sys.modules["torch"].is_grad_enabled() or transforming():
             return _functions().Backward.apply(self, names, *cotangents, *saved)
         return self.gradients(names, cotangents, saved)
@@ -129,6 +132,11 @@ class _TorchCall(Call):
         record = self._unrecorded(self.op.adjoint, arguments)
         wrap = self.library.wrap
         return tuple([_like(wrap(getattr(record, x.name)), t) for x, t in zip(self.leaves, leaves, strict=True)])
+
+
+def _refuse_vmap(name: str) -> NotImplementedError:
+    got = "a batch that vmap (or is_grads_batched, or jacrev) hides"
+    return NotImplementedError(message(name, "torch.func.vmap", "one call with all elements in it", got))
 
 
 def _like(gradient: Any, tensor: Any) -> Any:
@@ -152,10 +160,6 @@ def _functions() -> Any:
     """The autograd functions, made when torch is there."""
     import torch
 
-    def refuse_vmap(name: str) -> NotImplementedError:
-        text = message(name, "torch.func.vmap", "one call with all elements in it", "a batch that vmap hides")
-        return NotImplementedError(text)
-
     def keep(ctx: Any, call: _TorchCall, names: tuple[str, ...], tensors: tuple[Any, ...]) -> None:
         ctx.call, ctx.names = call, names
         ctx.set_materialize_grads(False)
@@ -175,7 +179,7 @@ def _functions() -> Any:
 
         @staticmethod
         def vmap(info: Any, in_dims: Any, call: _TorchCall, *arguments: Any) -> Any:
-            raise refuse_vmap(call.op.__name__)
+            raise _refuse_vmap(call.op.__name__)
 
     class Plain(Derivatives):
         # torch binds the arguments of a function with `setup_context` by their signature, which takes longer.
@@ -214,6 +218,6 @@ def _functions() -> Any:
 
         @staticmethod
         def vmap(info: Any, in_dims: Any, call: _TorchCall, *arguments: Any) -> Any:
-            raise refuse_vmap(call.op.__name__)
+            raise _refuse_vmap(call.op.__name__)
 
     return SimpleNamespace(node=node, Backward=Backward)
