@@ -103,9 +103,13 @@ class Call:
     def _plain(self, values: tuple[Any, ...]) -> dict[str, Any]:
         """The arguments on NumPy and CuPy arrays."""
         arguments = self.arguments.copy()
-        given = {leaf.parameter: value for leaf, value in zip(self.leaves, values, strict=True)}
-        for name in self.arrays:
-            arguments[name] = plain(arguments[name], given.get(name))
+        for leaf, value in zip(self.leaves, values, strict=True):
+            arguments[leaf.parameter] = plain(arguments[leaf.parameter], value)
+        if len(self.arrays) > len(self.leaves):
+            followed = [leaf.parameter for leaf in self.leaves]
+            for name in self.arrays:
+                if name not in followed:
+                    arguments[name] = plain(arguments[name])
         return arguments
 
     def outputs(self, names: tuple[str, ...] | None = None) -> list[Any]:
