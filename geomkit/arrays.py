@@ -194,8 +194,9 @@ def as_array(
         >>> as_array([[0, 0, 1]], op="closest_point", name="points", shape=("N", 3), dtype=np.float32)
         array([[0., 0., 1.]], dtype=float32)
     """
-    if type(x) is np.ndarray and x.dtype == dtype and device == "cpu" and x.flags.c_contiguous and _fits(x.shape, shape):
-        return x
+    if device == "cpu" and type(x) is np.ndarray and x.dtype == dtype and x.flags.c_contiguous:
+        if _fits(x.shape, shape):
+            return x
     dtype = np.dtype(dtype)
     kind = "ints" if dtype.kind == "i" else "floats"
     expected = f"({', '.join(map(str, shape))}{',' if len(shape) == 1 and shape[0] != '...' else ''}) {kind}"

@@ -198,7 +198,7 @@ def _functions() -> Any:
             keep(ctx, inputs[0], inputs[1], inputs[2:])
 
     @cache
-    def node(name: str, transformed: bool) -> type[Derivatives]:
+    def node(name: str, transformed: bool) -> Any:
         # The class's name is what `grad_fn` and torch's anomaly mode show.
         return type(name, (Transformed if transformed else Plain,), {})
 

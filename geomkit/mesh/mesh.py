@@ -471,6 +471,6 @@ def _clustered(positions: np.ndarray, first: np.ndarray, tolerance: float) -> np
     points = np.flatnonzero(first == np.arange(n))
     pairs = points[KDTree(positions[points]).query_pairs(tolerance, output_type="ndarray")]
     links = np.concatenate([pairs, np.stack([np.arange(n), first], axis=1)])
-    label = joined(*links.T, n)[1]
+    label = joined(links[:, 0], links[:, 1], n)[1]
     lowest = np.unique(label, return_index=True)[1]
     return lowest[label].astype(np.int32)
