@@ -114,7 +114,8 @@ class Call:
 
     def outputs(self, names: tuple[str, ...] | None = None) -> list[Any]:
         """The outputs that carry gradients, or some of them, as arrays."""
-        fields = self.op.fields_of(self.result, tuple(self.op.outputs) if names is None else names)
+        names = tuple(self.op.outputs) if names is None else names
+        fields = self._unrecorded(self.op.fields_of, {"result": self.result, "names": names})
         return [np.asarray(x, self.precision) if isinstance(x, float) else x for x in fields]
 
     @property
