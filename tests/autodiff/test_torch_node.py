@@ -278,7 +278,7 @@ def test_func_vjp_of_a_record():
     outputs, pull = func.vjp(hits, VERTICES, 4 * POINTS)
     pulled = pull(tuple(torch.ones_like(x) for x in outputs))
     vertices, origins = leaf(VERTICES), leaf(4 * POINTS)
-    sum(x.sum() for x in hits(vertices, origins)).backward()
+    torch.stack([x.sum() for x in hits(vertices, origins)]).sum().backward()
     torch.testing.assert_close(pulled, (vertices.grad, origins.grad))
 
 
@@ -334,6 +334,7 @@ def test_memory_of_a_fit_stays_flat():
         distances = gk.signed_distance(moved, POINTS)
         loss = distances.square().mean()
         loss.backward()
+        assert vertices.grad is not None
         with torch.no_grad():
             vertices -= 0.01 * vertices.grad
         vertices.grad = None
@@ -428,6 +429,7 @@ class Samples(torch.utils.data.Dataset):
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:os.fork.. was called:RuntimeWarning")  # jax, where other tests have loaded it
 def test_workers_of_a_data_loader():
     gk.signed_distance(BALL, np.zeros((5000, 3)))  # the parent's threads run already
     loader = torch.utils.data.DataLoader(Samples(mesh()), batch_size=4, num_workers=2, multiprocessing_context="fork")
@@ -447,6 +449,6 @@ def test_copies_of_meshes():
         assert torch.equal(other.vertices, vertices) and torch.equal(other.faces, FACES)
     for other in (copy.copy(ball), ball.copy(), ball.flipped(), ball.weld(), gk.Mesh(ball)):
         vertices.grad = None
-        other.area.backward()
-        assert vertices.grad.abs().sum() > 0
+        gk.area(other).backward()
+        assert vertices.grad is not None and vertices.grad.abs().sum() > 0
     assert ball.detach().area == pytest.approx(float(BALL.area)) and not ball.detach().vertices.requires_grad
