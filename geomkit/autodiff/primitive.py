@@ -95,7 +95,7 @@ class Primitive:
         for name, value in arguments.items():
             if _tracker(value) and not self.discrete:
                 got = f"one that {_tracker(value)} follows ({self.reason})"
-                raise TypeError(message(self.__name__, name, "an array that does not track gradients", got))
+                raise TypeError(message(self.__name__, name, "values that do not track gradients", got))
         if tracker == "jax":
             return _node("jax")(self, arguments)
         call = Call(self, arguments, "")

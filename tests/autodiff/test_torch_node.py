@@ -216,7 +216,7 @@ def test_discrete_answers_take_tensors_that_require_grad():
     ],
 )
 def test_functions_without_gradients_refuse_to_lose_them(name, call):
-    with pytest.raises(TypeError, match=rf"^{name}: mesh: expected an array that does not track .* torch follows \("):
+    with pytest.raises(TypeError, match=rf"^{name}: mesh: expected values that do not track .* torch follows \("):
         call(mesh(leaf(VERTICES)))
     with torch.no_grad():
         call(mesh(leaf(VERTICES)))
