@@ -79,9 +79,8 @@ class SdfGrid(NamedTuple):
         """
         path = Path(path)
         extension = grid_format(path, "SdfGrid.save")
-        values = as_array(
-            self.values, op="SdfGrid.save", name="values", shape=("X", "Y", "Z"), dtype=precision_of(self.values)
-        )
+        plain, dtype = imported(self.values), precision_of(self.values)
+        values = as_array(plain, op="SdfGrid.save", name="values", shape=("X", "Y", "Z"), dtype=dtype)
         with replacing(path) as file:
             if extension == "npy":
                 np.save(file, values)

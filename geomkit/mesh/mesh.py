@@ -7,9 +7,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse as sparse
-from scipy.sparse.csgraph import connected_components
-from scipy.spatial import KDTree
 
 from geomkit.arrays import Library, as_array, describe, frozen, library_of, precision_of, to_host, tracker_of
 from geomkit.autodiff.primitive import Primitive
@@ -19,7 +16,8 @@ from geomkit.mesh import measure
 from geomkit.mesh.box import point_bounds
 from geomkit.mesh.report import report, state
 from geomkit.mesh.source import Source, traced
-from geomkit.mesh.topology import Topology
+from geomkit.mesh.topology import Topology, joined
+from geomkit.tensors import untraced
 
 if TYPE_CHECKING:
     from geomkit.spatial.bvh import Bvh
@@ -53,6 +51,7 @@ class Mesh:
         Mesh(3 vertices, 1 face, float32)
     """
 
+    @untraced
     def __init__(self, vertices: Any, faces: Any = None, *, nonfinite: str = "error"):
         if nonfinite not in ("error", "drop"):
             raise ValueError(message("Mesh", "nonfinite", "'error' or 'drop'", repr(nonfinite)))
@@ -93,7 +92,9 @@ class Mesh:
         """
         mesh = cls.__new__(cls)
         mesh._library = library
-        mesh._hold(vertices, faces, Source(None))
+        # torch counts what is written into its tensors, so that those may share the memory.
+        shared = library.name == "torch" and library.device == "cpu" and vertices.flags.writeable
+        mesh._hold(vertices, faces, Source(library.wrap(vertices) if shared else None))
         return mesh
 
     def _hold(self, vertices: Any, faces: Any, source: Source) -> None:
@@ -372,6 +373,7 @@ class Mesh:
         faces = number[first][to_host(self._faces)]
         return self._like(self.vertices[kept] if self.tracker else to_host(self.vertices_array)[kept], faces)
 
+    @untraced
     def with_vertices(self, vertices: Any) -> "Mesh":
         """The same faces at new positions, without a new census where welded vertices still coincide, and with this
         mesh's tree refitted.
@@ -426,6 +428,9 @@ class Mesh:
         device = ", cuda" if self.device == "cuda" else ""
         return f"{type(self).__name__}({vertices}, {faces}, {self.dtype}{device}{known})"
 
+    def __copy__(self) -> "Mesh":
+        return self.copy()
+
     def __reduce__(self) -> tuple:
         return type(self), (self._library.wrap(self.vertices_array), self._library.wrap(self._faces))
 
@@ -473,11 +478,12 @@ def _without_nonfinite(vertices: Any, faces: Any, finite: Any, nonfinite: str) -
 
 def _clustered(positions: np.ndarray, first: np.ndarray, tolerance: float) -> np.ndarray:
     """For each vertex the lowest index among those that chains of steps no longer than tolerance lead to."""
+    from scipy.spatial import KDTree
+
     n = len(positions)
     points = np.flatnonzero(first == np.arange(n))
     pairs = points[KDTree(positions[points]).query_pairs(tolerance, output_type="ndarray")]
     links = np.concatenate([pairs, np.stack([np.arange(n), first], axis=1)])
-    graph = sparse.coo_array((np.ones(len(links), np.int8), links.T), shape=(n, n))
-    label = connected_components(graph, directed=False)[1]
+    label = joined(links[:, 0], links[:, 1], n)[1]
     lowest = np.unique(label, return_index=True)[1]
     return lowest[label].astype(np.int32)

@@ -9,7 +9,7 @@ import numpy as np
 
 from geomkit.arrays import Recorded, describe, imported, precision_of, tracker_of
 from geomkit.errors import MeshError, message
-from geomkit.tensors import plain_tensor, tensor_array
+from geomkit.tensors import is_tensor, plain_tensor, tensor_array
 
 __all__ = ["Source"]
 
@@ -59,7 +59,7 @@ class Source:
     @property
     def tracker(self) -> str:
         """Who follows gradients through the array now, as `geomkit.arrays.tracker_of` says."""
-        return tracker_of(self.array)
+        return "" if self.array is None else tracker_of(self.array)
 
     def check(self) -> None:
         """Raise a MeshError if the array has been written to since: tables made of it before are of other values."""
@@ -74,8 +74,7 @@ class Source:
 
 
 def _is_torch(array: Any) -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(array, torch.Tensor) and array.layout == torch.strided
+    return is_tensor(array) and array.layout == sys.modules["torch"].strided
 
 
 def _check_traced(array: Any) -> None:

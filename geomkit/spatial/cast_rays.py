@@ -15,6 +15,7 @@ from geomkit.runtime.device import namespace, zeros
 from geomkit.runtime.kernel import Kernel
 from geomkit.spatial.rays import RayQuery
 from geomkit.spatial.scatter import corners_to_vertices
+from geomkit.tensors import untraced
 
 __all__ = ["Hits", "RayGradients", "cast_rays"]
 
@@ -57,7 +58,8 @@ class Hits:
         self._position: Any = None
 
     def rebuilt(self, outputs: dict[str, Any], library: Library) -> Hits:
-        """The same hits with other t, barycentric, normal and position, and all else in another library."""
+        """The same hits with other t, barycentric, normal and position (or what makes it), and all else in another
+        library."""
         hits = copy.copy(self)
         hits._library, hits.face = library, library.wrap(self.face)
         hits.t, hits.barycentric, hits.normal = outputs["t"], outputs["barycentric"], outputs["normal"]
@@ -86,14 +88,16 @@ class Hits:
         return self.face >= 0
 
     @property
+    @untraced
     def position(self) -> Any:
         """(N, 3) points hit, inf for a miss. `cast_rays.adjoint` takes their cotangent."""
         if self._position is not None:
-            return self._position
+            return self._position() if callable(self._position) else self._position
         position = self._interpolated(self._mesh.vertices_array)
         position[self._arrays[0] < 0] = np.inf
         return self._library.wrap(position)
 
+    @untraced
     def interpolate(self, attribute: Any) -> Any:
         """An attribute of the vertices at each hit.
 
@@ -154,6 +158,7 @@ class RayGradients(NamedTuple):
     differentiable=("origins", "directions", "vertices"),
     outputs={"t": "real N", "barycentric": "real N 2", "normal": "real N 3", "position": "real N 3"},
     discrete={"face": "int32 N"},
+    late=("position",),
 )
 def cast_rays(
     mesh: Mesh, origins: Any, directions: Any, *, t_min: Any = 0.0, t_max: Any = np.inf, cull: str = "none"
