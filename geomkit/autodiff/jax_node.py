@@ -109,7 +109,7 @@ class _JaxCall(Call):
         self.leaves = tuple(leaf._replace(array=None) for leaf in self.leaves)
         for leaf in self.leaves:
             holder = self.arguments[leaf.parameter]
-            self.arguments[leaf.parameter] = holder.untraced if is_holder(holder) else None
+            self.arguments[leaf.parameter] = holder.without_trace if is_holder(holder) else None
         if tracker_of(self.library.like):
             self.library = Library(self.library.name, self.library.device)
         return arrays

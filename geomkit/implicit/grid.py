@@ -50,7 +50,7 @@ class SdfGrid(NamedTuple):
         return self.values
 
     @property
-    def untraced(self) -> SdfGrid:
+    def without_trace(self) -> SdfGrid:
         """What `plain_with` needs, without the array that jax traces."""
         return self._replace(values=None)
 

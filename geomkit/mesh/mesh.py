@@ -134,7 +134,7 @@ class Mesh:
         if self._source.values is not None or values is None:
             return self.plain
         if self.tracker:
-            return self.untraced.plain_with(values)
+            return self.without_trace.plain_with(values)
         # (A compiled program may ask from several threads, and its buffers do not outlive the call.)
         latest = self._latest
         if latest is None or not np.array_equal(latest._vertices, values):
@@ -144,7 +144,7 @@ class Mesh:
         return latest
 
     @cached_property
-    def untraced(self) -> "Mesh":
+    def without_trace(self) -> "Mesh":
         """Of a mesh whose vertices jax traces: what `plain_with` needs, without the traced array."""
         mesh = Mesh.adopt(self._vertices, self._faces, Library("numpy"))
         mesh._earlier_topology, mesh._earlier_bvh = self._earlier_topology, self._earlier_bvh
