@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from geomkit.autodiff.tape import Tape
 
-__all__ = ["innermost", "paused", "tapes"]
+__all__ = ["innermost", "paused", "recordings", "tapes"]
 
 
 class _State(threading.local):
@@ -30,6 +30,11 @@ def tapes() -> list[Tape]:
 def innermost() -> Tape | None:
     """The tape that records now."""
     return _state.tapes[-1] if _state.tapes and not _state.paused else None
+
+
+def recordings() -> frozenset[object]:
+    """What tells the recordings under way from all others: a tape that is entered again starts another."""
+    return frozenset([tape.recording for tape in _state.tapes])
 
 
 @contextmanager
