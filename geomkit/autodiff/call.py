@@ -26,7 +26,7 @@ class Leaf(NamedTuple):
 
 def is_holder(x: Any) -> bool:
     """Whether x is a record with an array inside that gradients reach, such as a Mesh."""
-    return hasattr(x, "tracked_array")
+    return hasattr(type(x), "tracked_array")
 
 
 class Call:
@@ -102,7 +102,8 @@ class Call:
 
     def outputs(self) -> list[Any]:
         """The outputs that carry gradients, as arrays."""
-        fields = self.op.fields_of(self.result)[: len(self.op.outputs)]
+        with paused():
+            fields = self.op.fields_of(self.result)[: len(self.op.outputs)]
         return [np.asarray(x, self.precision) if isinstance(x, float) else x for x in fields]
 
     @property

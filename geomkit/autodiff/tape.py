@@ -31,10 +31,10 @@ class Tape:
     functions needs no preparation. For what else is computed from a plain array, start with `tape.watch(array)`:
     what NumPy makes of plain arrays cannot be seen. Writing into an array between its use and `gradient` is an error.
 
-    Functions that are recorded, called as NumPy's (`np.sum(x)`) or as methods and operators: + - * / ** @, negative,
-    abs, square, sqrt, exp, log, sin, cos, tanh, maximum, minimum, clip, where, sum, mean, max, min, dot, matmul,
-    linalg.norm, reshape, ravel, transpose, squeeze, expand_dims, broadcast_to, concatenate, stack, astype, indexing.
-    Others refuse. `x.detach()`, `np.asarray(x)` and `x.value` leave the tape.
+    Functions that are recorded, called as NumPy's (`np.sum(x)`) or as methods and operators: + - * / ** @, positive,
+    negative, abs, square, sqrt, exp, log, sin, cos, tanh, maximum, minimum, clip, where, sum, mean, max, min, dot,
+    matmul, linalg.norm, reshape, ravel, transpose, squeeze, expand_dims, broadcast_to, concatenate, stack, astype,
+    indexing. Others refuse. `x.detach()`, `np.asarray(x)` and `x.value` leave the tape.
 
     The recording lasts until the tape is entered again. A tape records what its own thread computes. Tapes may be
     nested: what the inner one records, the outer does, too. There are first derivatives only: a gradient taken while a
@@ -62,11 +62,11 @@ class Tape:
             raise RuntimeError(message("Tape", "with", "a tape that is not recording yet", "one that is"))
         self._leaves, self.recording, self._entered = {}, object(), True
         self.departures.clear()
-        recording.tapes().append(self)
+        recording.enter(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        recording.tapes().remove(self)
+        recording.leave(self)
         self._entered = False
 
     def watch(self, array: Any) -> Any:
@@ -95,13 +95,16 @@ class Tape:
                 return array
         elif not (isinstance(array, np.ndarray) or is_cupy_array(array)) or array.dtype.kind != "f":
             raise TypeError(message(op, argument, "floats of NumPy or CuPy", describe(array)))
-        known = next((tape._leaves[id(array)][1] for tape in recording.tapes() if id(array) in tape._leaves), None)
+        key, tapes = id(array), recording.tapes()
+        known = next((tape._leaves[key][1] for tape in reversed(tapes) if key in tape._leaves), None)
         if known is None:
             known = TapeArray.leaf(array)
         elif known.node.watched is not None:
             known.node.watched.check(op, argument)
-        for tape in recording.tapes():
-            tape._leaves[id(array)] = array, known
+        # What the innermost tape knows, the others do.
+        if key not in tapes[-1]._leaves:
+            for tape in tapes:
+                tape._leaves[key] = array, known
         return known
 
     def gradient(self, target: Any, sources: Any, *, adj: Any = None) -> Any:
@@ -110,7 +113,7 @@ class Tape:
         Args:
             target: what was computed: a TapeArray of one element, or of any shape if adj is given.
             sources: an array that was used on the tape, or a list or tuple of them: plain arrays by identity,
-                TapeArrays, or meshes, which stand for their vertices.
+                TapeArrays, meshes, which stand for their vertices, or an `SdfGrid`, for its values.
             adj: the cotangent of target, of its shape; None is 1.
 
         Returns:
@@ -126,7 +129,7 @@ class Tape:
         Gradients:
             None through what is returned: first derivatives only.
         """
-        many = isinstance(sources, (list, tuple))
+        many = isinstance(sources, (list, tuple)) and not is_holder(sources)
         gradients = self.gradients(target, sources if many else [sources], adj, "Tape.gradient", "sources")
         return gradients if many else gradients[0]
 
@@ -208,12 +211,14 @@ def call_tape(op: Primitive, arguments: dict[str, Any]) -> Any:
     """Run a primitive and record it."""
     tape = recording.innermost()
     assert tape is not None
-    constants = []
+    constants: list[tuple[str, Watched]] = []
     for parameter, value in arguments.items():
         if isinstance(value, TapeArray):
             arguments[parameter] = on_tape(value)
         elif isinstance(value, list):
             arguments[parameter] = copy.deepcopy(value)
+        elif is_holder(value):
+            constants += _constants(parameter, {name: getattr(value, name) for name in getattr(value, "_fields", ())})
         elif isinstance(value, np.ndarray) or is_cupy_array(value):
             if parameter in op.sends and value.dtype.kind == "f":
                 arguments[parameter] = tape.watched(value, op.__name__, parameter)
@@ -225,7 +230,9 @@ def call_tape(op: Primitive, arguments: dict[str, Any]) -> Any:
         return call.rebuilt([call.library.wrap(x) for x in call.outputs()])
     leaves = tuple(on_tape(leaf.array) for leaf in call.leaves)
     values = tuple(x.value for x in leaves)
-    call.run(values)
+    result = call.run(values)
+    if op.takes_result:
+        constants += _constants("result", {name: frozen(getattr(result, name)) for name in op.discrete})
     node = Node(
         op.__name__,
         leaves,
@@ -235,6 +242,11 @@ def call_tape(op: Primitive, arguments: dict[str, Any]) -> Any:
         tuple(constants),
     )
     return call.rebuilt([TapeArray(frozen(x.view()), node, k) for k, x in enumerate(call.outputs())])
+
+
+def _constants(name: str, record: dict[str, Any]) -> list[tuple[str, Watched]]:
+    arrays = {field: x for field, x in record.items() if isinstance(x, np.ndarray) or is_cupy_array(x)}
+    return [(f"{name}.{field}", Watched(x)) for field, x in arrays.items() if Watched.needed(x)]
 
 
 def _propagate(nodes: list[Node], target: TapeArray, sources: list[TapeArray], adj: Any) -> dict[tuple[int, int], Any]:

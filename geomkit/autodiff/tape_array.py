@@ -294,7 +294,8 @@ class TapeArray(Recorded):
 def on_tape(x: TapeArray) -> TapeArray:
     """x as what is recorded now knows it: an array of another recording has no history in this one."""
     tape = innermost()
-    if tape is None or not x.node.recordings or x.node.recordings & recordings():
+    known, now = x.node.recordings, recordings()
+    if tape is None or known is now or not known or known & now:
         return x
     return tape.watch(x)
 
@@ -341,6 +342,8 @@ def _record(name: str, rule: Rule, args: Any, kwargs: dict[str, Any]) -> Any:
 def _bound(name: str, rule: Rule, args: Any, kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     """A rule's arguments in their order, and those that must be named."""
     known, named = _parameters(rule)
+    if not kwargs and len(args) == len(known):
+        return list(args), kwargs
     missing = list(known)[len(args) :]
     if len(args) > len(known) or not kwargs.keys() <= {*missing, *named}:
         raise _unknown(name, kwargs)

@@ -95,8 +95,8 @@ def _matmul(xp: Any, a: Any, b: Any) -> tuple[Any, Back]:
     def back(g: Any, k: int) -> Any:
         # A vector is a row to the left and a column to the right.
         left, right = (a[None] if a.ndim == 1 else a), (b[:, None] if b.ndim == 1 else b)
-        g = xp.expand_dims(g, -2) if a.ndim == 1 else g
         g = xp.expand_dims(g, -1) if b.ndim == 1 else g
+        g = xp.expand_dims(g, -2) if a.ndim == 1 else g
         if k == 0:
             return _summed(g @ xp.swapaxes(right, -1, -2), left).reshape(a.shape)
         return _summed(xp.swapaxes(left, -1, -2) @ g, right).reshape(b.shape)
