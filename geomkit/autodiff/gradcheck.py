@@ -114,6 +114,7 @@ class _Variable:
 
     def moved(self, values: np.ndarray) -> Any:
         """The input with other values, NumPy's."""
+        values = np.asarray(values)
         if not _is_torch(self.array):
             return self.at(values)
         import torch

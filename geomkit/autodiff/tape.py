@@ -196,8 +196,9 @@ class Tape:
 
     def _no_path(self, nodes: list[Node], source: TapeArray) -> tuple[str, str]:
         """What was expected and what is, for a source that target does not depend on."""
-        names = sorted({node.name for node in nodes})
-        return "a recorded path to target", f"none: target was made of {', '.join(names)}" + self._departed((source,))
+        names = sorted({node.name for node in nodes if node.backward is not None})
+        made = f"was made by {', '.join(names)}" if names else "is an array like any other"
+        return "a recorded path to target", f"none: target {made}" + self._departed((source,))
 
     def _departed(self, sources: tuple[TapeArray, ...]) -> str:
         """How what was computed from a source, or anything, left the tape."""

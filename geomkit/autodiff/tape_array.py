@@ -89,7 +89,7 @@ class TapeArray(Recorded):
     @classmethod
     def leaf(cls, array: Any) -> TapeArray:
         """An array that was there before the recording."""
-        node = Node(f"an array {array.shape} {array.dtype}")
+        node = Node("watch")
         if isinstance(array, Recorded):
             array = array.value
         elif Watched.needed(array):

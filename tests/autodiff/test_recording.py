@@ -152,7 +152,8 @@ def test_generators():
         yield tape.gradient(y, x)
 
     first, second = steps(), steps()
-    next(first), next(second)
+    next(first)
+    next(second)
     assert len(recording.tapes()) == 2
     assert next(first) == 4 and len(recording.tapes()) == 1
     assert next(second) == 4 and not recording.tapes()

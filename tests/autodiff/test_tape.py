@@ -235,7 +235,7 @@ def test_float_level_has_no_identity():
 # ---- no path
 
 
-def no_path(tape, target, source, why, error=ValueError):
+def no_path(tape, target, source, why, error: type[Exception] = ValueError):
     with pytest.raises(error, match=rf"^Tape.gradient: {why}"):
         tape.gradient(target, source)
 
@@ -245,7 +245,7 @@ def test_no_path_numpy_in_the_middle():
     with gk.Tape() as tape:
         distance = gk.signed_distance(mesh, points)
         cut = gk.closest_point(mesh, np.asarray(distance)[:, None] * np.ones(3)).distance.sum()
-    text = r"sources\[0\]: expected a recorded path to target, got none: target was made of .*closest_point.*; "
+    text = r"sources\[0\]: expected a recorded path to target, got none: target was made by .*closest_point.*; "
     no_path(tape, cut, points, text + "signed_distance left the tape by numpy.asarray")
     no_path(tape, np.asarray(distance).sum(), points, r"target: .* got \(\) float64; signed_distance left the tape by")
     no_path(tape, 1.0, points, "target: expected a TapeArray, .* got float; signed_distance left the tape by")
@@ -270,7 +270,7 @@ def test_no_path_says_how_it_was_cut(leave, how):
         y = np.array([leave(np.linalg.norm(x))]) * tape.watch(np.ones(1))
         other = leave(tape.watch(np.array(3.0)) * 2)
     assert other == 6
-    no_path(tape, y, points, rf"sources\[0\]: .* got none: target was made of .*multiply; norm left the tape by {how}")
+    no_path(tape, y, points, rf"sources\[0\]: .* got none: target was made by .*multiply; norm left the tape by {how}")
 
 
 def test_no_path_value():
@@ -308,7 +308,7 @@ def test_no_path_other_arrays():
         tape.watch(unused)
     no_path(tape, loss, points.copy(), r"sources\[0\]: expected the very array .*or a copy \(a Mesh copies")
     no_path(tape, loss, [points, torus()], r"sources\[1\]: expected the very array")
-    no_path(tape, loss, unused, r"sources\[0\]: .* got none: target was made of an array .*signed_distance, sum")
+    no_path(tape, loss, unused, r"sources\[0\]: .* got none: target was made by signed_distance, sum")
     no_path(tape, loss, "points", r"sources\[0\]: .* got a str, which has no identity", TypeError)
     no_path(tape, points, points, r"target: expected a TapeArray, recorded within the tape, got \(20, 3\) float64")
 
