@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from geomkit.arrays import Recorded, describe, imported, tracker_of
+from geomkit.arrays import Recorded, describe, imported, to_host, tracker_of
 from geomkit.autodiff.call import is_holder
 from geomkit.autodiff.recording import paused
 from geomkit.autodiff.tape import Tape
@@ -82,7 +82,7 @@ def gradcheck(
         on_torch = any(_is_torch(x.array) for x in variables)
         names, weights, gradients = (_on_torch if on_torch else _on_tape)(fn, variables, rng)
         check = _Check(fn, variables, names)
-    gradients = [np.asarray(imported(g)) for g in gradients]
+    gradients = [to_host(imported(g)) for g in gradients]
     if len(gradients) != len(variables):
         expected = f"{len(variables)} gradients, one for each input"
         raise AssertionError(message("gradcheck", "adjoint", expected, str(len(gradients))))
@@ -106,7 +106,7 @@ class _Variable:
             self.array = self.array.value
         if not str(self.array.dtype).endswith("float64"):
             raise TypeError(message("gradcheck", name, "float64", describe(self.array)))
-        self.values = np.asarray(imported(self.array.detach() if _is_torch(self.array) else self.array))
+        self.values = to_host(imported(self.array))
 
     def at(self, values: Any) -> Any:
         """The input with other values, an array of the library it has."""
@@ -134,14 +134,8 @@ class _Check:
         arguments = [x.moved(values if k == i else x.values) for k, x in enumerate(self.variables)]
         with paused():
             result = self.fn(*arguments)
-        found = [(name, imported(x)) for name, x, _ in _outputs(result) if self.places is None or name in self.places]
-        arrays = []
-        for name, x in found:
-            array = x if isinstance(x, np.ndarray) else np.asarray(x.get() if hasattr(x, "get") else x)
-            if not np.isfinite(array).all():
-                at = tuple(map(int, np.argwhere(~np.isfinite(array))[0]))
-                raise AssertionError(message("gradcheck", name, "finite numbers", f"{array[at]} at {list(at)}"))
-            arrays.append(array)
+        places = self.places
+        arrays = [_finite(name, x) for name, x, _ in _outputs(result) if places is None or name in places]
         shapes = [array.shape for array in arrays]
         if self.shapes is not None and shapes != self.shapes:
             got = f"{shapes} instead of {self.shapes}"
@@ -221,6 +215,15 @@ def _outputs(result: Any, name: str = "output", of_record: bool = False) -> Iter
         yield name, result, of_record
 
 
+def _finite(name: str, x: Any) -> np.ndarray:
+    """An output as NumPy's array, or an AssertionError."""
+    array = to_host(imported(x))
+    if not np.isfinite(array).all():
+        at = tuple(map(int, np.argwhere(~np.isfinite(array))[0]))
+        raise AssertionError(message("gradcheck", name, "finite numbers", f"{array[at]} at {list(at)}"))
+    return array
+
+
 def _carrying(result: Any, tracker: str) -> dict[str, Any]:
     """The outputs that gradients are followed through, by name."""
     found = {}
@@ -232,6 +235,7 @@ def _carrying(result: Any, tracker: str) -> dict[str, Any]:
             raise ValueError(message("gradcheck", name, "an array that gradients are followed through", got))
         if not str(x.dtype).endswith("float64"):
             raise TypeError(message("gradcheck", name, "float64", describe(x)))
+        _finite(name, x)
         found[name] = x
     if not found:
         raise ValueError(message("gradcheck", "fn", "an output that gradients are followed through", "none"))

@@ -54,7 +54,7 @@ class Tape:
     def __init__(self) -> None:
         self._leaves: dict[int, tuple[Any, TapeArray]] = {}
         self.recording: object = None
-        self.departures: deque[tuple[Node, str]] = deque(maxlen=REMEMBERED)
+        self.departures: deque[tuple[str, str, set[int]]] = deque(maxlen=REMEMBERED)
         self._entered = False
 
     def __enter__(self) -> Tape:
@@ -202,9 +202,9 @@ class Tape:
 
     def _departed(self, sources: tuple[TapeArray, ...]) -> str:
         """How what was computed from a source, or anything, left the tape."""
-        for node, how in reversed(self.departures):
-            if all(source.node in self._nodes(TapeArray(None, node)) for source in sources):
-                return f"; {node.name} left the tape by {how}"
+        for name, how, made_of in reversed(self.departures):
+            if all(source.node.number in made_of for source in sources):
+                return f"; {name} left the tape by {how}"
         return " (x.value, and what NumPy makes of plain arrays, is not recorded)"
 
 

@@ -18,6 +18,8 @@ from geomkit.errors import message
 
 __all__ = ["Node", "TapeArray", "Watched", "on_tape"]
 
+LOOKED_AT = 1000  # nodes, to tell what an array was made of that leaves the tape
+
 _number = itertools.count(1)
 
 
@@ -66,9 +68,17 @@ class Node:
         self.watched: Watched | None = None
 
     def left(self, how: str) -> None:
-        """Remember how an output left the tape, for the error that may follow."""
+        """Remember how an output left the tape, for the error that may follow; arrays are not kept for it."""
+        if not tapes():
+            return
+        made_of, pending = set(), [self]
+        while pending and len(made_of) < LOOKED_AT:
+            node = pending.pop()
+            if node.number not in made_of:
+                made_of.add(node.number)
+                pending += [x.node for x in node.inputs]
         for tape in tapes():
-            tape.departures.append((self, how))
+            tape.departures.append((self.name, how, made_of))
 
 
 class TapeArray(Recorded):

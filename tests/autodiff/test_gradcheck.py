@@ -1,6 +1,5 @@
 """gradcheck: passes what is right, of every primitive, and names what is wrong."""
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -133,7 +132,7 @@ def test_returns_the_largest_difference():
 
 
 @pytest.fixture
-def doubling(monkeypatch) -> Iterator[Any]:
+def doubling(monkeypatch) -> Any:
     """Makes a primitive x -> x**2 with an adjoint of one's own."""
     monkeypatch.setattr(Primitive, "registry", dict(Primitive.registry))
 
