@@ -149,8 +149,9 @@ def library_of(*xs: Any) -> Library:
 
 
 def precision_of(x: Any) -> np.dtype:
-    """The precision in which to work on x: float64 for an array of float64, float32 for all else, lists included."""
-    return np.dtype(np.float64 if str(getattr(x, "dtype", "")).endswith("float64") else np.float32)
+    """The precision in which to work on x: float64 for arrays of it or wider, float32 for all else, lists included."""
+    wide = str(getattr(x, "dtype", "")).endswith(("float64", "float96", "float128", "longdouble"))
+    return np.dtype(np.float64 if wide else np.float32)
 
 
 def to_host(array: Any) -> np.ndarray:
@@ -210,7 +211,8 @@ def as_array(
     except ValueError as error:
         raise refuse(ValueError, describe(x)) from error
     if array is None or not (array.dtype.kind in "fiu" or array.dtype.name.startswith(("bfloat", "float"))):
-        raise refuse(TypeError, describe(x))
+        hint = " (x.astype(float) makes numbers of booleans)" if array is not None and array.dtype.kind == "b" else ""
+        raise refuse(TypeError, describe(x) + hint)
     array = _reshaped_if_empty(array, shape)
     if not _fits(array.shape, shape):
         raise refuse(ValueError, describe(x))

@@ -125,7 +125,7 @@ def test_error_shape_words(shape, given, text):
     ("given", "got"),
     [
         (np.zeros((2, 3), complex), "(2, 3) complex128"),
-        (np.zeros((2, 3), bool), "(2, 3) bool"),
+        (np.zeros((2, 3), bool), "(2, 3) bool (x.astype(float) makes numbers of booleans)"),
         ([["a", "b", "c"]], "(1, 3) <U1"),
         ([[None, 1, 2]], "(1, 3) object"),
         ("text", "str"),

@@ -1,6 +1,7 @@
 """Every notebook runs from its first cell to its last, and is kept without outputs."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -34,6 +35,8 @@ def test_kept_without_outputs(path):
 def test_runs(path):
     pytest.importorskip("nbclient", reason="nbclient is not installed")
     pytest.importorskip("ipykernel", reason="ipykernel is not installed", exc_type=ImportError)
+    for name in re.findall(r'^\s*"import (\w+)', path.read_text(), re.MULTILINE):
+        pytest.importorskip(name, reason=f"the notebook needs {name}")
     command = [sys.executable, "-c", RUN, str(path), str(path.parent)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-4000:]

@@ -63,28 +63,48 @@ GK_FN Quads quads_of(const Signs& s, int i, int j, int w) {
 
 // Of n points with normals: the point that minimises the squared distances to their planes, and, weighted by `weight`, the
 // squared distances to the points' mean. With weight < 0 the mean itself.
+//
+// Normals count in a unit of their own, so that no square leaves the range of the numbers.
 struct Feature {
-    Vec3d mean, offset;            // the point is mean + offset
-    double xx, xy, xz, yy, yz, zz;  // of the inverse matrix
+    Vec3d mean, offset;  // the point is mean + offset
+    double unit;         // of the normals, as large as the largest component
+    double xx, yy, zz, yx, zx, zy;  // the matrix is L D L^T: 1 / D, and L under its diagonal
+
     GK_FN Vec3d solve(Vec3d b) const {
-        return {xx * b.x + xy * b.y + xz * b.z, xy * b.x + yy * b.y + yz * b.z, xz * b.x + yz * b.y + zz * b.z};
+        b.y -= yx * b.x;
+        b.z -= zx * b.x + zy * b.y;
+        b = {xx * b.x, yy * b.y, zz * b.z};
+        b.y -= zy * b.z;
+        b.x -= yx * b.y + zx * b.z;
+        return b;
     }
+    GK_FN Vec3d normal(const real* normals, int i) const { return (1 / unit) * to_double(row(normals, i)); }
 };
+
+// The pull towards the mean is at least so much of the largest normal's: less drowns in the rounding of the matrix.
+constexpr double LEAST_PULL = 1e-9;
+
 GK_FN Feature find_feature(const real* points, const real* normals, const int* id, int n, double weight) {
     Feature f = {};
     for (int e = 0; e < n; ++e) f.mean += to_double(row(points, id[e]));
     f.mean = (1.0 / n) * f.mean;
     if (weight < 0) return f;
-    double a = weight * n, b = 0, c = 0, d = weight * n, e = 0, g = weight * n;  // the matrix: a b c, b d e, c e g
+    f.unit = sqrt(weight);
+    for (int e = 0; e < n; ++e) {
+        Vec3 m = row(normals, id[e]);
+        f.unit = max(f.unit, double(max(max(abs(m.x), abs(m.y)), abs(m.z))));
+    }
+    double pull = n * max(weight / f.unit / f.unit, LEAST_PULL);
+    double a = pull, b = 0, c = 0, d = pull, e = 0, g = pull;  // the matrix: a b c, b d e, c e g
     Vec3d right = {0, 0, 0};
     for (int k = 0; k < n; ++k) {
-        Vec3d m = to_double(row(normals, id[k])), p = to_double(row(points, id[k])) - f.mean;
+        Vec3d m = f.normal(normals, id[k]), p = to_double(row(points, id[k])) - f.mean;
         a += m.x * m.x, b += m.x * m.y, c += m.x * m.z, d += m.y * m.y, e += m.y * m.z, g += m.z * m.z;
         right += dot(m, p) * m;
     }
-    double p = d * g - e * e, q = c * e - b * g, r = b * e - c * d, over = 1 / (a * p + b * q + c * r);
-    f.xx = over * p, f.xy = over * q, f.xz = over * r;
-    f.yy = over * (a * g - c * c), f.yz = over * (b * c - a * e), f.zz = over * (a * d - b * b);
+    f.xx = 1 / a, f.yx = f.xx * b, f.zx = f.xx * c;
+    f.yy = 1 / (d - f.yx * b), e -= f.yx * c, f.zy = f.yy * e;
+    f.zz = 1 / (g - f.zx * c - f.zy * e);
     f.offset = f.solve(right);
     return f;
 }

@@ -49,9 +49,9 @@ template <int TAPS> GK_FN Taps<TAPS> taps_at(double place, double spacing, doubl
 template <int TAPS> struct Stencil {
     Taps<TAPS> x, y, z;
 };
-template <int TAPS> GK_FN Stencil<TAPS> stencil_at(const Samples& s, const real* points, int i) {
-    Vec3d p = to_double(row(points, i));
-    return {taps_at<TAPS>(p.x, s.sx, s.ox, s.nx), taps_at<TAPS>(p.y, s.sy, s.oy, s.ny), taps_at<TAPS>(p.z, s.sz, s.oz, s.nz)};
+template <int TAPS> GK_FN Stencil<TAPS> stencil_at(const Samples& s, const double* points, int i) {
+    const double* p = points + 3 * (uint64)i;
+    return {taps_at<TAPS>(p[0], s.sx, s.ox, s.nx), taps_at<TAPS>(p[1], s.sy, s.oy, s.ny), taps_at<TAPS>(p[2], s.sz, s.oz, s.nz)};
 }
 // Where tap (i, j, k) is; taps without weight may lie outside and read the border instead.
 template <int TAPS> GK_FN uint64 tap_place(const Samples& s, const Stencil<TAPS>& t, int i, int j, int k) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Annotated
 
@@ -33,7 +34,7 @@ def remesh(
     loaded = geomkit.load_mesh(mesh)
     with bar("remesh") as progress:
         made = geomkit.remesh(loaded, resolution, sign=sign, thin=thin, project=project, progress=progress)
-    _save(made, output)
+    _save(made, output, "remesh")
 
 
 def offset(
@@ -50,7 +51,7 @@ def offset(
     loaded = geomkit.load_mesh(mesh)
     with bar("offset") as progress:
         made = geomkit.offset(loaded, distance, resolution=resolution, sign=sign, progress=progress)
-    _save(made, output)
+    _save(made, output, "offset")
 
 
 def voxelize(
@@ -86,6 +87,8 @@ def _check(output: Path, op: str) -> None:
     destination(output)
 
 
-def _save(mesh: geomkit.Mesh, output: Path) -> None:
+def _save(mesh: geomkit.Mesh, output: Path, op: str) -> None:
+    if mesh.n_faces == 0:
+        warnings.warn(f"{op}: no surface is left, so the mesh has no faces", stacklevel=2)
     mesh.save(output)
     print(f"{output}: {mesh.n_vertices} vertices, {mesh.n_faces} faces")

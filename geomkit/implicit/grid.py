@@ -17,7 +17,7 @@ from geomkit.autodiff.primitive import primitive
 from geomkit.autodiff.recording import watched
 from geomkit.errors import MeshError, message
 from geomkit.files import replacing
-from geomkit.implicit.narrow_band import fill_narrow_band
+from geomkit.implicit.narrow_band import blocks_have_signs, fill_narrow_band
 from geomkit.implicit.sign import choose
 from geomkit.implicit.signed_distance import adj_distance_of, distance
 from geomkit.mesh.measure import MeshGradients
@@ -114,6 +114,7 @@ def sdf_grid(
         sign: how inside and outside are told apart, as in `signed_distance`.
         narrow_band: None, or a number of spacings, at least 1: distances are then cut at so many spacings, so that only
             samples near the surface are queried, in a tenth of the time or less. Enough for isosurfaces near level 0.
+            (With "pseudonormal" or "parity" on a mesh for which they are wrong, all samples are queried.)
         progress: called as progress(done, total) with numbers of samples, or of blocks of them, now and then. What it
             raises ends the work.
 
@@ -145,14 +146,14 @@ def sdf_grid(
         ((5, 5, 5), 0.5, [-1.0, -1.0, -1.0], -0.5)
     """
     mesh, shape, origin, step = _placed(mesh, resolution, spacing, padding)
-    width = _band(narrow_band, step)
+    width = _band(narrow_band, step, mesh.dtype)
     frame, shift = _near_origin(mesh)
     method = choose("sdf_grid", frame, sign)
     try:
         values = namespace(mesh.device).empty(shape, mesh.dtype)
     except MemoryError as error:
         raise MemoryError(_too_large(mesh, resolution, spacing, math.prod(shape))) from error
-    if width is not None:
+    if width is not None and blocks_have_signs(frame, method):
         fill_narrow_band(frame, method, values, origin - shift, step, width, progress)
     else:
         rows = values.reshape(-1, shape[2])
@@ -160,6 +161,8 @@ def sdf_grid(
             rows[part] = distance(query, method).reshape(-1, shape[2])
             if progress is not None:
                 progress(part.stop * shape[2], math.prod(shape))
+        if width is not None:
+            values.clip(-width, width, out=values)
     return SdfGrid(mesh.library.wrap(values), origin, step)
 
 
@@ -198,7 +201,7 @@ def sdf_grid_adjoint(
         (8, 3)
     """
     mesh, shape, origin, step = _placed(mesh, resolution, spacing, padding)
-    width = _band(narrow_band, step)
+    width = _band(narrow_band, step, mesh.dtype)
     frame, shift = _near_origin(mesh)
     method = choose("sdf_grid", frame, sign)
     adj = as_array(
@@ -228,15 +231,15 @@ def _placed(
     return mesh, *_layout(mesh, resolution, spacing, padding)
 
 
-def _band(narrow_band: float | None, step: float) -> float | None:
-    """Half the width of the band in world units."""
+def _band(narrow_band: float | None, step: float, dtype: np.dtype) -> float | None:
+    """Half the width of the band in world units, within the range of the distances."""
     if narrow_band is None:
         return None
     expected = "None, or a finite number of at least 1"
     width = _number("narrow_band", narrow_band, expected)
     if not 1 <= width < math.inf:
         raise ValueError(message("sdf_grid", "narrow_band", expected, reprlib.repr(narrow_band)))
-    return width * step
+    return min(width * step, float(np.finfo(dtype).max) / 4)
 
 
 def _samples(

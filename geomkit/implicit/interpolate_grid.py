@@ -20,19 +20,19 @@ _PLACE = "int nx, int ny, int nz, double sx, double sy, double sz, double ox, do
 _SOURCE = "implicit/interpolate_grid.cu"
 
 interpolate_grid_fwd = Kernel(
-    _SOURCE, "interpolate_grid_fwd", f"const real* values, {_PLACE}, const real* points, real* value, real* gradient"
+    _SOURCE, "interpolate_grid_fwd", f"const real* values, {_PLACE}, const double* points, real* value, real* gradient"
 )
 interpolate_grid_points_adj = Kernel(
     _SOURCE,
     "interpolate_grid_points_adj",
-    f"const real* values, {_PLACE}, const real* points, const real* adj_value, const real* adj_gradient, "
+    f"const real* values, {_PLACE}, const double* points, const real* adj_value, const real* adj_gradient, "
     "real* adj_points",
 )
-interpolation_cells = Kernel(_SOURCE, "interpolation_cells", f"{_PLACE}, const real* points, uint64* keys")
+interpolation_cells = Kernel(_SOURCE, "interpolation_cells", f"{_PLACE}, const double* points, uint64* keys")
 interpolate_grid_values_adj = Kernel(
     _SOURCE,
     "interpolate_grid_values_adj",
-    f"int first, {_PLACE}, const real* points, const int* order, const int* start, const real* adj_value, "
+    f"int first, {_PLACE}, const double* points, const int* order, const int* start, const real* adj_value, "
     "const real* adj_gradient, real* adj_values",
     grain=64,
 )
@@ -71,10 +71,12 @@ class _Query:
         if self.library.device != self.device:
             raise ValueError(message(op, "points", f"an array on {self.device}, as the grid", self.library.device))
 
-        def array(name: str, value: Any, shape: tuple) -> Any:
-            return as_array(value, op=op, name=name, shape=shape, dtype=self.dtype, device=self.device)
+        def array(name: str, value: Any, shape: tuple, dtype: Any) -> Any:
+            return as_array(value, op=op, name=name, shape=shape, dtype=dtype, device=self.device)
 
-        self.values, self.points = array("grid", values, ("X", "Y", "Z")), array("points", points, ("N", 3))
+        # (Points relative to the grid's origin keep their digits far from the world's.)
+        self.values = array("grid", values, ("X", "Y", "Z"), self.dtype)
+        self.points = array("points", points, ("N", 3), np.float64)
         if not self.values.size:
             raise ValueError(message(op, "grid", "at least one sample", str(self.values.shape)))
         xp = namespace(self.device)
@@ -86,6 +88,9 @@ class _Query:
         step = triple(op, "spacing", 1.0 if spacing is None else spacing)
         if not min(step) > 0:
             raise ValueError(message(op, "spacing", "positive numbers", repr(spacing)))
+        if not 1 / min(step) <= float(np.finfo(self.dtype).max):
+            expected = f"numbers whose inverse is in the range of {self.dtype}"
+            raise ValueError(message(op, "spacing", expected, repr(spacing)))
         self.taps = TAPS[method]
         start = triple(op, "origin", 0.0 if origin is None else origin)
         self.place = (*self.values.shape, *step, *start, self.taps)
@@ -112,18 +117,18 @@ def interpolate_grid(
         spacing: between samples: a number, or three; 1 if None. A grid of `sdf_grid` has its own.
         origin: where sample (0, 0, 0) is: a number, or three; 0 if None.
         method: "linear" (trilinear: 8 samples; the gradient jumps between cells) or "cubic" (tricubic convolution: 64
-            samples; the gradient is continuous, and quadratic fields come out exact).
+            samples; the gradient is continuous, and quadratic fields come out exact but in the outermost cells).
 
     Returns:
-        A record in the library of the points, of the grid's precision: `.value` (N,), `.gradient` (N, 3). Where a
-        sample that counts is NaN, so are they.
+        A record in the library of the points, of the grid's precision: `.value` (N,), `.gradient` (N, 3). Where one of
+        the point's 8 or 64 samples is not finite, even one of weight 0, both may be NaN.
 
     Gradients:
         grid and points, through both outputs. On the border between two cells those of the upper one.
 
     Raises:
         ValueError: wrong shape or method, an empty grid, points that are not finite.
-        TypeError: wrong dtype, or an input that tracks gradients.
+        TypeError: wrong dtype, or gradients are followed through an argument that sends none.
 
     Cost: O(N).   Source: Keys (1981), with a = -1/2 and a linear continuation at the border.
 

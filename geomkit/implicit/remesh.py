@@ -21,15 +21,20 @@ from geomkit.runtime.device import namespace
 from geomkit.spatial.closest_point import closest_point
 from geomkit.spatial.query import Points
 from geomkit.spatial.sample_surface import sample_surface
+from geomkit.spatial.winding_number import winding
 
 __all__ = ["Voxels", "offset", "remesh", "voxelize"]
 
 LEAST = 16  # samples along the longest side
 MARGIN = 3  # spacings left free around the surface
 BAND = 4  # spacings within which distances are exact
-LOST = 1.0  # spacings from the new surface beyond which a point of the old one counts as lost
+LOST, LESS = 1.25, 1.0  # spacings from the new surface beyond which a point of the old one is lost; and beside others
+BLOCK = 4  # spacings: what is beside
 SHELL = 0.9  # spacings: more than half a cell's diagonal, so that a sample lies in the shell of every point
+ROUNDS = 4  # in which lost points are brought back: one for all around them, then for the nearest sample alone
+CAP = 4.0  # spacings: the field where it closes a hole is so many for a whole turn of the winding number
 BESIDE = 0.02  # spacings: where the two sides of a face are looked at
+TINY = 1e-6  # spacings: the least that keeps a sign
 MOST_SAMPLES = 2_000_000
 
 Progress = Callable[[int, int], None]
@@ -64,14 +69,16 @@ def remesh(
         sign: how inside and outside are told apart, as in `signed_distance`; "auto" also turns meshes that are inside
             out.
         thin: what happens to what is lost between the samples: "keep" makes walls and gaps that are thinner than a
-            spacing about two spacings thick; "drop" lets them go.
+            spacing one to two spacings thick, walls without any thickness among them; "drop" lets them go.
         project: move each vertex to the closest point of the old surface, where that is less than a spacing away. Sharp
             edges come out sharper, triangles worse.
         progress: called as progress(done, total) now and then. What it raises ends the work.
 
     Returns:
         a Mesh in the library and precision of the old one. With "keep", points of the solid's surface are within 1.5
-        spacings of it, except where several walls and gaps thinner than a spacing lie side by side.
+        spacings of it, unless there are more walls and gaps side by side than samples to tell them apart. Faces with
+        the inside on both sides, as where parts overlap, are no part of that surface; nor are sheets within the shells
+        of other sheets. Holes are closed where the winding number is one half.
 
     Gradients:
         None: for gradients call `sdf_grid` and `marching_cubes`.
@@ -94,12 +101,14 @@ def remesh(
     one_of("remesh", "thin", thin, ("keep", "drop"))
     library, solid, method = _solid("remesh", mesh, sign)
     grid = _distances("remesh", solid, method, resolution, 0.0, BAND, progress)
+    exact = abs(grid.values)
+    if method == "winding" and not solid.is_closed:
+        _smooth_caps(grid, solid)
+    if thin == "keep" and method == "unsigned":
+        grid.values[...] -= solid.dtype.type(SHELL * grid.spacing)
     surface = _surface(grid, 0.0)
-    if thin == "keep":
-        lost = _lost(solid, method, surface, grid.spacing)
-        if len(lost):
-            _keep(grid, lost)
-            surface = _surface(grid, 0.0)
+    if thin == "keep" and method != "unsigned":
+        surface = _kept(grid, exact, solid, method, surface)
     if project and surface.n_faces:
         surface = _projected(surface, solid, grid.spacing)
     return Mesh.adopt(_as(surface.vertices_array, solid), surface.faces_array, library)
@@ -184,6 +193,8 @@ def voxelize(
     """
     one_of("voxelize", "fill", fill, ("solid", "surface", "both"))
     library, solid, method = _solid("voxelize", mesh, sign)
+    if fill == "solid" and sign == "unsigned":
+        raise ValueError(message("voxelize", "sign", "a method that has an inside, as fill is 'solid'", "'unsigned'"))
     grid = _distances("voxelize", solid, method, resolution, 0.0, BAND, progress)
     inside, near = grid.values < 0, abs(grid.values) <= 0.5 * math.sqrt(3) * grid.spacing
     values = {"solid": inside, "surface": near, "both": inside | near}[fill]
@@ -226,9 +237,11 @@ def _distances(
     gaps = count - 1
     padding = (max(reach, 0.0) / longest + MARGIN / gaps) / (1 - 2 * MARGIN / gaps)
     spacing = longest * (1 + 2 * padding) / gaps
-    # Far from faces the sign changes at holes only, which closed meshes do not have.
-    narrow = band + abs(reach) / spacing if method in ("pseudonormal", "unsigned") or solid.is_closed else None
-    return sdf_grid(solid, resolution=int(count), padding=padding, sign=method, narrow_band=narrow, progress=progress)
+    options: dict[str, Any] = {"padding": padding, "sign": method, "progress": progress}
+    try:
+        return sdf_grid(solid, resolution=int(count), narrow_band=band + abs(reach) / spacing, **options)
+    except (ValueError, MemoryError) as error:
+        raise type(error)(str(error).replace("sdf_grid:", f"{op}:", 1)) from error
 
 
 def _surface(grid: SdfGrid, level: float) -> Mesh:
@@ -236,8 +249,48 @@ def _surface(grid: SdfGrid, level: float) -> Mesh:
     return marching_cubes(grid.values, level, spacing=grid.spacing, origin=grid.origin, boundary="cap")
 
 
-def _lost(solid: Mesh, method: str, surface: Mesh, spacing: float) -> Any:
-    """Points of the solid's surface that are far from the new one: all of them where there is none."""
+def _smooth_caps(grid: SdfGrid, solid: Mesh) -> None:
+    """Let the surface that closes a hole run where the winding number is one half.
+
+    There the distance, to faces, changes its sign in a jump, and its surface would have the steps of the grid. What
+    replaces it, the smaller of the distance and of a multiple of the winding number's difference from one half, is
+    continuous, with the same signs.
+    """
+    values, step = grid.values, grid.spacing
+    xp = namespace(solid.device)
+    jumps = xp.zeros(values.shape, bool)
+    for axis in range(3):
+        low, high = (tuple(slice(*ends) if k == axis else slice(None) for k in range(3)) for ends in ((-1,), (1, None)))
+        # Between samples on two sides of a face the distances add up to a spacing at most.
+        jump = ((values[low] < 0) != (values[high] < 0)) & (abs(values[low] - values[high]) > 1.001 * step)
+        jumps[low] |= jump
+        jumps[high] |= jump
+    number = xp.flatnonzero(jumps)
+    place = xp.stack(xp.unravel_index(number, values.shape), axis=1)
+    points = (xp.asarray(grid.origin) + step * place).astype(solid.dtype)
+    over = abs(winding(Points("remesh", solid, points), "fast") - solid.dtype.type(0.5))
+    old = values.reshape(-1)[number]
+    size = xp.minimum(abs(old), xp.maximum(CAP * step * over, TINY * step))
+    values.reshape(-1)[number] = xp.where(old < 0, -size, size).astype(solid.dtype)
+
+
+def _kept(grid: SdfGrid, exact: Any, solid: Mesh, method: str, surface: Mesh) -> Mesh:
+    """The surface after walls and gaps that the samples miss have been made thicker, in the grid, too: of those of all
+    rounds the one that comes nearest to all points."""
+    points, normals = _on_surface(solid, grid.spacing)
+    best, kept = math.inf, surface
+    for turn in range(ROUNDS + 1):
+        lost, worst = _lost(points, normals, solid, method, surface, grid.spacing)
+        if worst < best:
+            best, kept = worst, surface
+        if turn == ROUNDS or not _thicken(grid, exact, lost, all_around=turn == 0):
+            break
+        surface = _surface(grid, 0.0)
+    return kept
+
+
+def _on_surface(solid: Mesh, spacing: float) -> tuple[Any, Any]:
+    """Points of a mesh, at least eight a square of the spacing if they are not too many, and normals."""
     xp = namespace(solid.device)
     used = xp.unique(solid.faces_array)
     points, normals = solid.vertices_array[used], solid.vertex_normals[used]
@@ -245,40 +298,57 @@ def _lost(solid: Mesh, method: str, surface: Mesh, spacing: float) -> Any:
     if area > 0:
         drawn = sample_surface(solid, int(min(max(8 * area / spacing**2, 10_000), MOST_SAMPLES)))
         points, normals = xp.concatenate([points, drawn.points]), xp.concatenate([normals, drawn.normal])
+    return points, normals
+
+
+def _lost(points: Any, normals: Any, solid: Mesh, method: str, surface: Mesh, spacing: float) -> tuple[Any, float]:
+    """Those of the points of the solid's surface that are far from the new one, all of them where there is none; and
+    how far the farthest is, 0 if there are none."""
+    xp = namespace(solid.device)
     if surface.n_faces:
-        far = closest_point(surface, points.astype(surface.dtype)).distance > LOST * spacing
-        points, normals = points[far], normals[far]
-    if method == "unsigned":
-        return points
-    # Faces buried inside the solid, or in front of an inverted part, are no part of its surface.
+        distances = closest_point(surface, points.astype(surface.dtype)).distance
+    else:
+        distances = xp.full(len(points), np.inf, solid.dtype)
+    far = distances > LESS * spacing
+    points, normals, distances = points[far], normals[far], distances[far]
+    # Sharp corners are cut by less, and best left alone; but a wall is brought back with its rims.
+    block = xp.floor((points - xp.asarray(solid.bounds[0])) / (BLOCK * spacing)).astype(np.int64)
+    number = (block * xp.asarray([1 << 42, 1 << 21, 1])).sum(axis=1)
+    lost = xp.isin(number, number[distances > LOST * spacing])
+    points, normals, distances = points[lost], normals[lost], distances[lost]
     step = solid.dtype.type(BESIDE * spacing) * normals
     behind, before = (distance(Points("remesh", solid, points + s * step), method) < 0 for s in (-1, 1))
-    return points[behind & ~before]
+    # Faces buried inside the solid are no part of its surface. Those with the outside on both sides are walls without
+    # thickness, but for an inverted part's.
+    lost = ~(behind & before)
+    if method == "winding" and solid.is_closed:
+        inverted = winding(Points("remesh", solid, points + step), "fast") < -0.5
+        lost &= behind | before | ~inverted
+    return points[lost], float(distances[lost].max()) if lost.any() else 0.0
 
 
-def _keep(grid: SdfGrid, lost: Any) -> None:
-    """Bring back lost points: where all samples around are outside, what is near the surface becomes inside; where all
-    are inside, outside."""
+def _thicken(grid: SdfGrid, exact: Any, lost: Any, all_around: bool) -> bool:
+    """Bring back lost points: where all samples around are outside, those near the surface become inside; where all are
+    inside, outside. Near are all of a cell's corners that the shell reaches, or only the nearest sample, which moves
+    less of what is beside. Returns whether there was anything to do."""
     values, shape = grid.values, grid.values.shape
     xp = np if isinstance(values, np.ndarray) else namespace("cuda")
-    cell = xp.floor((lost.astype(np.float64) - xp.asarray(grid.origin)) / grid.spacing).astype(np.int64)
-    number = xp.unique((cell[:, 0] * shape[1] + cell[:, 1]) * shape[2] + cell[:, 2])
-    cell = xp.stack([number // (shape[1] * shape[2]), number // shape[2] % shape[1], number % shape[2]], axis=1)
-    corners = _around(xp, 0, 2)
-    at = cell[:, None] + corners
-    inside = (values[at[..., 0], at[..., 1], at[..., 2]] < 0).sum(axis=1)
-    exact, reach = abs(values), values.dtype.type(SHELL * grid.spacing)
-    for all_alike, sign in ((inside == 0, 1), (inside == 8, -1)):
-        near = xp.zeros(shape, bool)
-        for step in _around(xp, -1, 3):
-            at = xp.clip(cell[all_alike] + step, 0, xp.asarray(shape) - 1)
-            near[at[:, 0], at[:, 1], at[:, 2]] = True
-        shell = exact[near] - reach
-        values[near] = xp.minimum(values[near], shell) if sign > 0 else xp.maximum(values[near], -shell)
+    place = (lost.astype(np.float64) - xp.asarray(grid.origin)) / grid.spacing
+    corners = xp.floor(place).astype(np.int64)[:, None] + _around(xp)
+    inside = (values[corners[..., 0], corners[..., 1], corners[..., 2]] < 0).sum(axis=1)
+    near = corners if all_around else xp.rint(place).astype(np.int64)[:, None]
+    number = (near[..., 0] * shape[1] + near[..., 1]) * shape[2] + near[..., 2]
+    reach = values.dtype.type(SHELL * grid.spacing)
+    for count, sign in ((0, -1), (8, 1)):
+        at = xp.unique(number[inside == count])
+        at = at[exact.reshape(-1)[at] < reach]
+        values.reshape(-1)[at] = sign * (reach - exact.reshape(-1)[at])
+    return bool(((inside == 0) | (inside == 8)).any())
 
 
-def _around(xp: Any, begin: int, end: int) -> Any:
-    side = xp.arange(begin, end)
+def _around(xp: Any) -> Any:
+    """The corners of a cell, (8, 3)."""
+    side = xp.arange(2)
     return xp.stack(xp.meshgrid(side, side, side, indexing="ij"), axis=-1).reshape(-1, 3)
 
 

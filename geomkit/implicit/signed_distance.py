@@ -62,7 +62,7 @@ def signed_distance(mesh: Mesh, points: Any, *, sign: str = "auto") -> Any:
 
     Raises:
         ValueError: wrong shape or sign, points that are not finite.
-        TypeError: wrong dtype, or an input that tracks gradients.
+        TypeError: wrong dtype.
 
     Warns:
         SignWarning: no sign is right, or the mesh is inside out.
@@ -147,7 +147,7 @@ def contains(mesh: Mesh, points: Any, *, sign: str = "auto") -> Any:
 
     Raises:
         ValueError: wrong shape or sign, points that are not finite.
-        TypeError: wrong dtype, or an input that tracks gradients.
+        TypeError: wrong dtype.
 
     Warns:
         SignWarning: the mesh encloses nothing (all False), or is inside out.

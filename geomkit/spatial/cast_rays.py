@@ -184,7 +184,7 @@ def cast_rays(
     Raises:
         ValueError: wrong shape, numbers that are not finite, a direction that is zero, or another device than the
             mesh's.
-        TypeError: wrong dtype, or an input that tracks gradients.
+        TypeError: wrong dtype, or gradients are followed through an argument that sends none.
 
     Cost: O(log F) a ray after the tree is built once; neighbouring rays are faster when they follow one another.
     Source: Woop, Benthin and Wald (2013).

@@ -77,7 +77,7 @@ def closest_point(mesh: Mesh, points: Any) -> ClosestPoint:
 
     Raises:
         ValueError: wrong shape, points that are not finite, or points on another device than the mesh.
-        TypeError: wrong dtype, or an input that tracks gradients.
+        TypeError: wrong dtype.
 
     Cost: O(N log F) after the tree is built once.   Source: Ericson (2005), 5.1.5; box distances as in Embree.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from geomkit.mesh.mesh import Mesh, as_mesh
 from geomkit.runtime.device import namespace
 from geomkit.spatial.closest_point import closest_point
 from geomkit.spatial.sample_surface import sample_surface
+from geomkit.spatial.scatter import corners_to_vertices
 
 __all__ = ["PairGradients", "chamfer_distance", "hausdorff_distance"]
 
@@ -35,7 +37,7 @@ class _Side:
         if self.is_mesh:
             self.mesh = as_mesh(given)
             self.empty = self.mesh.n_faces == 0
-            drawn = [] if self.empty else [self._own(sample_surface(self.mesh, samples, seed=seed).points)]
+            drawn = [] if self.empty else [self._drawn(op, name)]
             xp = namespace(self.mesh.device)
             # Vertices are where a surface reaches farthest.
             self.used = xp.unique(self.mesh.faces_array) if vertices and not self.empty else None
@@ -46,6 +48,11 @@ class _Side:
             library, dtype = library_of(given), precision_of(given)
             self.points = as_array(given, op=op, name=name, shape=("N", 3), dtype=dtype, device=library.device)
             xp = namespace(library.device)
+            bad = ~xp.isfinite(self.points).all(axis=1)
+            if bad.any():
+                first = int(bad.argmax())
+                got = f"{int(bad.sum())} that are not, the first is point {first}: {self.points[first].tolist()}"
+                raise ValueError(message(op, name, "finite numbers", got))
             # A point is a triangle whose corners coincide.
             place = xp.arange(len(self.points), dtype=np.int32)
             self.mesh = Mesh(library.wrap(self.points), library.wrap(xp.stack([place] * 3, axis=1)))
@@ -53,22 +60,49 @@ class _Side:
         self.adj_points = xp.zeros(self.points.shape, np.float64)
         self.adj_vertices = xp.zeros(self.mesh.vertices_array.shape, np.float64)
 
-    def _own(self, array: Any) -> Any:
-        return as_array(array, op="", name="", shape=("N", 3), dtype=self.mesh.dtype, device=self.mesh.device)
+    def _drawn(self, op: str, name: str) -> Any:
+        try:
+            points = sample_surface(self.mesh, self.samples, seed=self.seed).points
+        except ValueError as error:
+            raise ValueError(message(op, name, "faces with some area", repr(self.mesh))) from error
+        return self._own(points, 3, self.mesh.dtype)
+
+    def _own(self, array: Any, width: int, dtype: Any) -> Any:
+        return as_array(array, op="", name="", shape=("N", width), dtype=dtype, device=self.mesh.device)
 
     def distances(self, other: _Side) -> Any:
-        """From this side's points to the other side; also what `send` needs."""
-        xp = namespace(self.mesh.device)
-        points = xp.asarray(self.points, dtype=other.mesh.dtype)
-        self.hit = closest_point(other.mesh, points)
-        self.asked = points
-        return as_array(self.hit.distance, op="", name="", shape=("N",), dtype=np.float64, device=self.mesh.device)
+        """From this side's points to the other side; also what `send` needs.
 
-    def send(self, other: _Side, adj_distance: Any) -> None:
-        """Add the gradients of distances measured from this side."""
-        g = closest_point.adjoint(other.mesh, self.asked, adj_distance=adj_distance, result=self.hit)
-        self.adj_points += self._double(g.points)
-        other.adj_vertices += self._double(g.vertices)
+        In float64, from the coordinates as they were given: those of the tree have the digits of its whole box only.
+        """
+        xp = namespace(self.mesh.device)
+        hit = closest_point(other.mesh, xp.asarray(self.points, dtype=other.mesh.dtype))
+        self.face = as_array(hit.face, op="", name="", shape=("N",), dtype=np.int32, device=self.mesh.device)
+        corners = other.mesh.faces_array[self.face]
+        first = other.mesh.vertices_array[corners[:, 0]].astype(np.float64)
+        self.away = self.points - first
+        if other.is_mesh:
+            self.weights = self._own(hit.barycentric, 3, np.float64)
+            # (What is left of 1 is the first corner's, so that coordinates far from zero do not count.)
+            self.weights[:, 0] = 1 - self.weights[:, 1] - self.weights[:, 2]
+            for k in (1, 2):
+                self.away -= self.weights[:, k, None] * (other.mesh.vertices_array[corners[:, k]] - first)
+        else:
+            self.weights = xp.asarray([[1.0, 0.0, 0.0]])
+        # (In units of the largest component, so that no square leaves the range of floats.)
+        largest = abs(self.away).max(axis=1)
+        unit = self.away / xp.where(largest > 0, largest, 1)[:, None]
+        self.distance = largest * xp.sqrt((unit * unit).sum(axis=1))
+        return self.distance
+
+    def send(self, other: _Side, weight: Any, squared: bool) -> None:
+        """Add the gradients of distances, or of their squares, measured from this side; those of 0 send 0."""
+        xp = namespace(self.mesh.device)
+        size = 0.5 if squared else xp.where(self.distance > 0, self.distance, 1)[:, None]
+        along = xp.broadcast_to(weight, self.distance.shape)[:, None] * (self.away / size)
+        self.adj_points += along
+        adj_corners = -self.weights[:, :, None] * along[:, None]
+        other.adj_vertices += corners_to_vertices(other.mesh, self.face, adj_corners.astype(other.mesh.dtype))
 
     def gradient(self) -> Any:
         """Of the vertices or points, in the library and precision given."""
@@ -77,21 +111,25 @@ class _Side:
             total = total + self.adj_points
         elif not self.empty:
             drawn = self.adj_points[: self.samples]
-            total = total + self._double(
-                sample_surface.adjoint(self.mesh, self.samples, seed=self.seed, adj_points=drawn).vertices
-            )
+            g = sample_surface.adjoint(self.mesh, self.samples, seed=self.seed, adj_points=drawn)
+            total = total + self._own(g.vertices, 3, np.float64)
             if self.used is not None:
                 total[self.used] += self.adj_points[self.samples :]
         return self.mesh.library.wrap(total.astype(self.mesh.dtype))
 
-    def _double(self, array: Any) -> Any:
-        return as_array(array, op="", name="", shape=("N", 3), dtype=np.float64, device=self.mesh.device)
-
 
 def _sides(op: str, a: Any, b: Any, samples: int, seed: int, vertices: bool) -> tuple[_Side, _Side]:
-    if isinstance(samples, bool) or not isinstance(samples, int | np.integer) or samples < 1:
-        raise ValueError(message(op, "samples", "an integer of at least 1", repr(samples)))
-    pair = _Side(op, "a", a, int(samples), seed, vertices), _Side(op, "b", b, int(samples), seed, vertices)
+    numbers: list[int] = []
+    for name, value, least in (("samples", samples, 1), ("seed", seed, 0)):
+        expected = f"an integer of at least {least}"
+        try:
+            numbers.append(operator.index(value))
+        except TypeError as error:
+            raise TypeError(message(op, name, expected, type(value).__name__)) from error
+        if numbers[-1] < least:
+            raise ValueError(message(op, name, expected, str(value)))
+    n, start = numbers
+    pair = _Side(op, "a", a, n, start, vertices), _Side(op, "b", b, n, start, vertices)
     if pair[0].mesh.device != pair[1].mesh.device:
         raise ValueError(message(op, "b", f"arrays on {pair[0].mesh.device}, as a", pair[1].mesh.device))
     for name, side in zip("ab", pair, strict=True):
@@ -118,11 +156,12 @@ def chamfer_distance(a: Any, b: Any, *, samples: int = SAMPLES, seed: int = 0, s
 
     Gradients:
         a and b: vertices of meshes, points of point sets. The points drawn move with their faces; at equally near
-        features, that of the one found.
+        features, that of the one found. Points at distance 0 send 0.
 
     Raises:
-        ValueError: wrong shape, a side without faces or points, samples that are not positive.
-        TypeError: wrong dtype, or an input that tracks gradients.
+        ValueError: wrong shape, points that are not finite, a side without faces or points, a mesh without area,
+            samples or seed out of range.
+        TypeError: wrong dtype, samples or seed that are no integers.
 
     Cost: a closest-point query for each point of both sides.
 
@@ -164,7 +203,7 @@ def chamfer_distance_adjoint(
     adj = float(as_array(adj_distance, op="chamfer_distance.adjoint", name="adj_distance", shape=(), dtype=np.float64))
     for x, y in ((one, other), (other, one)):
         d = x.distances(y)
-        x.send(y, adj / len(d) * (2 * d if squared else d * 0 + 1))
+        x.send(y, adj / len(d), squared)
     return PairGradients(one.gradient(), other.gradient())
 
 
@@ -185,11 +224,13 @@ def hausdorff_distance(a: Any, b: Any, *, samples: int = SAMPLES, seed: int = 0)
         () in the library of a.
 
     Gradients:
-        a and b: vertices of meshes, points of point sets, through the one pair of points that is farthest apart.
+        a and b: vertices of meshes, points of point sets, through the one pair of points that is farthest apart; 0 if
+        that is at distance 0.
 
     Raises:
-        ValueError: wrong shape, a side without faces or points, samples that are not positive.
-        TypeError: wrong dtype, or an input that tracks gradients.
+        ValueError: wrong shape, points that are not finite, a side without faces or points, a mesh without area,
+            samples or seed out of range.
+        TypeError: wrong dtype, samples or seed that are no integers.
 
     Cost: a closest-point query for each point of both sides.
 
@@ -231,5 +272,5 @@ def hausdorff_distance_adjoint(
     d = found[0] if x is one else found[1]
     weight = namespace(one.mesh.device).zeros(d.shape, np.float64)
     weight[int(d.argmax())] = adj
-    x.send(y, weight)
+    x.send(y, weight, squared=False)
     return PairGradients(one.gradient(), other.gradient())

@@ -51,6 +51,7 @@ def sample_surface(mesh: Mesh, n: int, *, seed: int = 0) -> SurfaceSamples:
     Raises:
         ValueError: n or seed is negative; the mesh has no area to draw from.
         TypeError: n or seed is no integer.
+        MemoryError: there is no room for the points.
 
     Cost: O(F + N log F).
 
@@ -110,17 +111,33 @@ def draw(mesh: Mesh, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """
     if n == 0:
         return np.empty(0, np.int32), np.empty((0, 3))
-    corners = to_host(mesh.vertices_array).astype(np.float64)[to_host(mesh.faces_array)]
-    area = np.linalg.norm(np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]), axis=1)
-    total = np.cumsum(area)
-    if not (len(total) and 0 < total[-1] < np.inf):
+    total, area = _running_area(mesh)
+    if not (len(total) and total[-1] > 0):
         raise ValueError(message("sample_surface", "mesh", "faces with some area", repr(mesh)))
-    random = np.random.Generator(np.random.Philox(seed)).random((n, 3))
+    try:
+        random = np.random.Generator(np.random.Philox(seed)).random((n, 3))
+    except (MemoryError, ValueError, OverflowError) as error:
+        raise MemoryError(message("sample_surface", "n", "a number of points that fits in memory", str(n))) from error
     # (A product may round up to the total.)
     at = np.minimum(np.searchsorted(total, random[:, 0] * total[-1], side="right"), np.flatnonzero(area)[-1])
     root = np.sqrt(random[:, 1])
     weights = np.stack([1 - root, root * (1 - random[:, 2]), root * random[:, 2]], axis=1)
     return at.astype(np.int32), weights
+
+
+def _running_area(mesh: Mesh) -> tuple[np.ndarray, np.ndarray]:
+    """The running sum of the faces' areas, and these, in units of their own: no square leaves the range of floats."""
+    corners = to_host(mesh.vertices_array).astype(np.float64)[to_host(mesh.faces_array)]
+    if len(corners):
+        largest = np.abs(corners).max()
+        # (A power of two: nothing is rounded.)
+        corners = np.ldexp(corners, -int(np.frexp(largest)[1]))
+        edges = corners[:, 1:] - corners[:, :1]
+        edges = np.ldexp(edges, -int(np.frexp(np.abs(edges).max())[1]))
+    else:
+        edges = np.empty((0, 2, 3))
+    area = np.linalg.norm(np.cross(edges[:, 0], edges[:, 1]), axis=1)
+    return np.cumsum(area), area
 
 
 def _drawn(mesh: Any, n: int, seed: int) -> tuple[Mesh, int, np.ndarray, np.ndarray]:

@@ -73,7 +73,7 @@ def winding_number(mesh: Mesh, points: Any, *, method: str = "fast") -> Any:
 
     Raises:
         ValueError: wrong shape or method, points that are not finite.
-        TypeError: wrong dtype, or an input that tracks gradients.
+        TypeError: wrong dtype.
 
     Cost: "fast" O(N log F), "exact" O(N F); the adjoint O(N B) for B edges that do not cancel.
     Source: Jacobson et al. (2013); Barill et al. (2018); Van Oosterom and Strackee (1983).

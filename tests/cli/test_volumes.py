@@ -32,6 +32,16 @@ def test_offset(tmp_path):
     assert made.is_closed and 0 < made.volume < mesh.volume
 
 
+@pytest.mark.filterwarnings("default:offset")
+def test_nothing_left(tmp_path, capsys):
+    """A script learns that there is no inside so deep."""
+    out = tmp_path / "out.ply"
+    assert call("offset", KNOT, "--distance", -100, "-o", out, "--resolution", 24) == 0
+    printed = capsys.readouterr()
+    assert printed.out == f"{out}: 0 vertices, 0 faces\n"
+    assert printed.err == "geomkit: warning: offset: no surface is left, so the mesh has no faces\n"
+
+
 def test_voxelize(tmp_path, capsys):
     out = tmp_path / "out.npz"
     assert call("voxelize", KNOT, "-o", out, "--resolution", 24, "--fill", "solid") == 0

@@ -99,6 +99,123 @@ def test_edge_nan(extract):
     assert not ((mesh.vertices > [2, 2, 30]) & (mesh.vertices < [4, 4, 32])).all(axis=1).any()
 
 
+def contouring_reference(field, normals, weight):
+    """(V, 3) vertices of dual contouring by least squares, one cell at a time."""
+    found = []
+    below = field < 0
+    for cell in np.ndindex(*(n - 1 for n in field.shape)):
+        points, planes = [], []
+        for axis in range(3):
+            for a, b in np.ndindex(2, 2):
+                low = np.insert([a, b], axis, 0) + cell
+                high = low + np.eye(3, dtype=int)[axis]
+                s, e = field[tuple(low)], field[tuple(high)]
+                if below[tuple(low)] != below[tuple(high)]:
+                    t = s / (s - e)
+                    points.append(low + t * (high - low))
+                    planes.append((1 - t) * normals[tuple(low)] + t * normals[tuple(high)])
+        if points:
+            points, planes = np.array(points), np.array(planes)
+            mean, pull = points.mean(axis=0), np.sqrt(weight * len(points))
+            rows = np.concatenate([planes, pull * np.eye(3)])
+            right = np.concatenate([(planes * (points - mean)).sum(axis=1), np.zeros(3)])
+            x = mean + np.linalg.lstsq(rows, right, rcond=None)[0]
+            found.append(np.clip(x, cell, np.add(cell, 1)))
+    return np.array(found)
+
+
+@pytest.mark.parametrize("weight", [10.0, 1e-2, 1e-6])
+def test_value_contouring(weight):
+    """On a ball, whose planes nearly agree, and on noise."""
+    rng = np.random.default_rng(0)
+    x, y, z, _ = grid(9)
+    ball = np.sqrt((x - 3) ** 2 + (y - 2) ** 2 + z**2) - 3.6
+    for field, normals in (
+        (ball, np.stack([x - 3, y - 2, z], axis=-1) / (ball + 3.6)[..., None]),
+        (rng.normal(size=(5, 4, 6)), rng.normal(size=(5, 4, 6, 3))),
+    ):
+        expected = contouring_reference(field, normals, weight)
+        assert np.allclose(
+            gk.dual_contouring(field, normals, regularization=weight).vertices, expected, atol=1e-9 / min(weight, 1)
+        )
+
+
+@pytest.mark.parametrize("scale", [1e-140, 1e-10, 1e10, 1e140, 1e200])
+def test_value_contouring_scales(scale):
+    """Only the normals' lengths in relation to the pull matter; their squares may leave the range of floats."""
+    rng = np.random.default_rng(0)
+    field, normals = rng.normal(size=(4, 5, 6)), rng.normal(size=(4, 5, 6, 3))
+    weight, same = (0.1 * scale**2, 0.1) if scale < 1e150 else (0.1, 1e-11)
+    expected = gk.dual_contouring(field, normals, regularization=same)
+    mesh = gk.dual_contouring(field, normals * scale, regularization=weight)
+    assert np.allclose(mesh.vertices, expected.vertices)
+    g = gk.dual_contouring.adjoint(field, normals * scale, regularization=weight, adj_vertices=mesh.vertices)
+    other = gk.dual_contouring.adjoint(field, normals, regularization=same, adj_vertices=mesh.vertices)
+    assert np.allclose(g.field, other.field) and np.allclose(g.normals * scale, other.normals)
+
+
+@pytest.mark.parametrize("weight", [1e-300, 1e-160, 1e-12])
+def test_edge_weak_pull(weight):
+    """Where the planes say little, the vertex stays at the mean in all other directions."""
+    p = np.stack(np.meshgrid(*[np.arange(6.0)] * 3, indexing="ij"), axis=-1)
+    normal = np.array([1, 2, 3]) / np.sqrt(14)
+    field = p @ normal - 5.0
+    plain = gk.surface_nets(field).vertices
+    for normals in (np.broadcast_to(normal, p.shape), np.zeros(p.shape)):
+        mesh = gk.dual_contouring(field, normals, regularization=weight)
+        assert np.allclose(mesh.vertices, plain, atol=1e-6)
+        g = gk.dual_contouring.adjoint(field, normals, regularization=weight, adj_vertices=mesh.vertices)
+        assert all(np.isfinite(a).all() for a in g)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_edge_normals_not_finite(bad):
+    """They count as none, so that those of differences beside a NaN do no harm."""
+    rng = np.random.default_rng(0)
+    field, normals = rng.normal(size=(6, 6, 12)), rng.normal(size=(6, 6, 12, 3))
+    lost = rng.random(field.shape) < 0.2
+    given = np.where(lost[..., None], [bad, 0, 1], normals)
+    mesh = gk.dual_contouring(field, given)
+    expected = np.where(lost[..., None], 0, normals)
+    assert np.array_equal(mesh.vertices, gk.dual_contouring(field, expected).vertices)
+    g = gk.dual_contouring.adjoint(field, given, adj_vertices=mesh.vertices)
+    other = gk.dual_contouring.adjoint(field, expected, adj_vertices=mesh.vertices)
+    assert (g.normals[lost] == 0).all() and np.array_equal(g.normals[~lost], other.normals[~lost])
+    assert all(np.array_equal(a, b) for a, b in zip(g[:1] + g[2:], other[:1] + other[2:], strict=True))
+
+
+def test_edge_normals_beside_the_edge():
+    """Only the two samples of an edge count for the normal at its crossing, and padding has the border's."""
+    rng = np.random.default_rng(0)
+    field, normals = rng.normal(size=(5, 6, 37)), rng.normal(size=(5, 6, 37, 3))
+    inside = field < 0
+    away = np.ones(field.shape, bool)
+    for axis in range(3):
+        crossed = np.diff(inside, axis=axis)
+        for low in (True, False):
+            part = [slice(None)] * 3
+            part[axis] = slice(None, -1) if low else slice(1, None)
+            away[tuple(part)] &= ~crossed
+    assert away.any()
+    other = np.where(away[..., None], 1e3, normals)
+    mesh = gk.dual_contouring(field, normals)
+    assert np.array_equal(gk.dual_contouring(field, other).vertices, mesh.vertices)
+    g = gk.dual_contouring.adjoint(field, other, adj_vertices=mesh.vertices)
+    assert (g.normals[away] == 0).all() and (g.normals[~away] != 0).any()
+    ramp = np.broadcast_to(np.arange(4.0)[:, None, None] - 1.3, (4, 4, 4))
+    capped = gk.dual_contouring(ramp, np.broadcast_to([1.0, 0, 0], (4, 4, 4, 3)), boundary="cap")
+    assert capped.is_closed and np.allclose(capped.bounds[1], [1.3, 3, 3], atol=0.01)
+
+
+@BOTH
+def test_edge_far_from_origin(extract):
+    """Vertices are as exact as float32 can say where they are."""
+    field = np.random.default_rng(0).normal(size=(6, 7, 8)).astype(np.float32)
+    exact = extract(field.astype(np.float64), spacing=0.01).vertices + 1000
+    off = np.abs(extract(field, spacing=0.01, origin=1000).vertices - exact).max()
+    assert off <= 0.6 * np.spacing(np.float32(1000))
+
+
 def test_edge_empty():
     for shape in ((0, 0, 0), (1, 4, 4), (4, 4, 4)):
         for mesh in (gk.surface_nets(np.ones(shape)), gk.dual_contouring(np.ones(shape), np.zeros((*shape, 3)))):
@@ -168,6 +285,25 @@ def test_gradient_held_by_the_cell():
     assert held.any()
     g = gk.dual_contouring.adjoint(field, normals, regularization=1e-6, adj_vertices=held.astype(float))
     assert (g.field == 0).all() and (g.normals == 0).all()
+
+
+@pytest.mark.parametrize("boundary", ["open", "cap"])
+def test_gradient_contouring_held(boundary):
+    """A vertex held on its cell's border moves with the cell."""
+
+    def forward(field, normals, level, spacing, origin):
+        return gk.dual_contouring(field, normals, level, spacing=spacing, origin=origin, boundary=boundary).vertices
+
+    def adjoint(field, normals, level, spacing, origin, adj):
+        return gk.dual_contouring.adjoint(
+            field, normals, level, spacing=spacing, origin=origin, boundary=boundary, adj_vertices=adj
+        )
+
+    field, normals = steady((4, 5, 34), 0), np.random.default_rng(1).normal(size=(4, 5, 34, 3))
+    inputs = [field, normals, np.array(0.0), np.array([0.9, 1.0, 1.1]), np.array([1.0, 2.0, 3.0])]
+    place = (forward(*inputs) - inputs[4]) / inputs[3]
+    assert (np.abs(place - np.round(place)) < 1e-12).any(axis=1).mean() > 0.3
+    gk.gradcheck(forward, inputs, adjoint=adjoint, step=1e-5)
 
 
 def test_threads():

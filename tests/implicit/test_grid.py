@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -229,6 +230,19 @@ print((peak() - before) / values.nbytes, *values.shape)
 # ---- narrow band
 
 
+@pytest.mark.parametrize("band", [3, 1e30])
+def test_narrow_band_memory(monkeypatch, band):
+    """The scratch memory is bounded however much of the grid the band takes."""
+    monkeypatch.setitem(narrow_band.CHUNK, "cpu", 1 << 14)
+    mesh = gk.shapes.icosphere(3)
+    gk.sdf_grid(mesh, resolution=20, narrow_band=band)
+    tracemalloc.start()
+    grid = gk.sdf_grid(mesh, resolution=150, narrow_band=band)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert grid.values.nbytes < peak < 1.5 * grid.values.nbytes
+
+
 @pytest.mark.parametrize("resolution", [20, 37])
 @pytest.mark.parametrize("band", [1, 2.5, 6])
 def test_narrow_band_is_the_dense_grid_cut(resolution, band):
@@ -262,6 +276,43 @@ def test_narrow_band_queries_few_points(monkeypatch):
 def test_narrow_band_without_sign():
     grid = gk.sdf_grid(gk.shapes.grid(), resolution=20, padding=0.5, sign="unsigned", narrow_band=2)
     assert grid.values.min() >= 0 and grid.values.max() == pytest.approx(2 * grid.spacing)
+
+
+def broken(kind):
+    ball = gk.shapes.icosphere(3, dtype=np.float64)
+    faces = ball.faces.copy()
+    if kind == "open":
+        faces = faces[ball.vertices[faces].mean(axis=1)[:, 2] < 0.3]
+    elif kind == "flipped":
+        faces[:300] = faces[:300, ::-1]
+    elif kind == "overlapping":
+        return gk.Mesh(
+            np.concatenate([ball.vertices, ball.vertices + [0.7, 0.2, 0.1]]), np.concatenate([faces, faces + 642])
+        )
+    return gk.Mesh(ball.vertices, faces)
+
+
+@pytest.mark.filterwarnings("ignore::geomkit.SignWarning")
+@pytest.mark.parametrize("sign", ["auto", "winding", "parity", "pseudonormal", "unsigned"])
+@pytest.mark.parametrize("kind", ["open", "flipped", "overlapping"])
+def test_narrow_band_signs_away_from_faces(kind, sign):
+    """Where the sign changes in holes and elsewhere in space, it does so in the band's grid too."""
+    options = {"resolution": 48, "padding": 0.4, "sign": sign}
+    dense = gk.sdf_grid(broken(kind), **options)
+    narrow = gk.sdf_grid(broken(kind), **options, narrow_band=2)
+    width = 2 * dense.spacing
+    np.testing.assert_allclose(narrow.values, np.clip(dense.values, -width, width), atol=1e-9)
+    if (kind, sign) == ("open", "winding"):
+        jump = np.abs(np.diff(np.sign(dense.values), axis=2)) == 2
+        assert (np.abs(dense.values[:, :, 1:])[jump] > width).any()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("band", [1e30, 1e300])
+def test_narrow_band_wider_than_the_grid(band):
+    for mesh in (gk.shapes.box(), gk.Mesh(gk.shapes.box().vertices, gk.shapes.box().faces[2:])):
+        dense = gk.sdf_grid(mesh, resolution=12)
+        np.testing.assert_array_equal(gk.sdf_grid(mesh, resolution=12, narrow_band=band).values, dense.values)
 
 
 @pytest.mark.parametrize(("value", "error"), [(0.5, ValueError), (np.nan, ValueError), ("a", TypeError)])

@@ -122,6 +122,7 @@ def test_edge():
             "method: expected one of 'linear', 'cubic', got 'sinc'",
         ),
         ((np.zeros((3, 3, 3)), [[0, 0, 0]]), {"spacing": 0}, "spacing: expected positive numbers, got 0"),
+        ((np.zeros((3, 3, 3), np.float32), [[0, 0, 0]]), {"spacing": 1e-40}, "spacing: expected numbers whose inverse"),
         (
             (gk.SdfGrid(np.zeros((3, 3, 3)), np.zeros(3), 1.0), [[0, 0, 0]]),
             {"spacing": 1},
@@ -132,6 +133,25 @@ def test_edge():
 def test_error(arguments, options, text):
     with pytest.raises(ValueError, match=f"^interpolate_grid: {text}"):
         gk.interpolate_grid(*arguments, **options)
+
+
+@pytest.mark.parametrize("method", ["linear", "cubic"])
+def test_edge_far_from_origin(method):
+    """float64 points keep their digits on a float32 grid, and so do float32 ones."""
+    grid, rng = np.random.default_rng(0).normal(size=(5, 6, 7)).astype(np.float32), np.random.default_rng(1)
+    near = rng.uniform(0, 4, (100, 3))
+    expected = gk.interpolate_grid(grid, near, method=method)
+    adj = rng.normal(size=100)
+    for far in (1e5, 1e9):
+        place = {"spacing": 1.0, "origin": (far, -far, far)}
+        found = gk.interpolate_grid(grid, near + place["origin"], **place, method=method)
+        np.testing.assert_allclose(found.value, expected.value, atol=1e-5)
+        np.testing.assert_allclose(found.gradient, expected.gradient, atol=1e-4)
+        g, other = (
+            gk.interpolate_grid.adjoint(grid, p, **o, method=method, adj_value=adj).grid
+            for p, o in ((near + place["origin"], place), (near, {}))
+        )
+        np.testing.assert_allclose(g, other, atol=1e-5)
 
 
 def test_error_adjoint():
@@ -182,8 +202,9 @@ def test_libraries():
     torch = pytest.importorskip("torch")
     found = gk.interpolate_grid(np.ones((3, 3, 3), np.float32), torch.zeros(2, 3))
     assert isinstance(found.value, torch.Tensor) and found.value.tolist() == [1, 1]
-    with pytest.raises(TypeError, match="requires_grad"):
-        gk.interpolate_grid(np.ones((3, 3, 3)), torch.zeros(2, 3, requires_grad=True))
+    points = torch.ones(1, 3, requires_grad=True)
+    gk.interpolate_grid(np.arange(27.0).reshape(3, 3, 3), points).value.backward()
+    assert points.grad.tolist() == [[9, 3, 1]]
 
 
 @pytest.mark.skipif(not cuda.available(), reason="CuPy finds no CUDA device here")

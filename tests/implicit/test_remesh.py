@@ -12,7 +12,10 @@ NAMES = (
     "plane_holes.obj", "self_intersectA.obj", "shared.STL", "spot.obj", "spot_low.obj", "sword.obj", "torus.obj",
     "triple_vierbein.obj",
 )  # fmt: skip
-CLOSED = ("Offset1.obj", "kitten.obj", "nefertiti.obj", "spot.obj", "spot_low.obj", "sword.obj", "torus.obj")
+CLOSED = (
+    "Offset1.obj", "boot.obj", "boxedSphere.stl", "boxframe.obj", "cubegrid.obj", "hourglass_ico.obj", "kitten.obj",
+    "nefertiti.obj", "spot.obj", "spot_low.obj", "sword.obj", "torus.obj",
+)  # fmt: skip
 
 
 def spacing_of(mesh, resolution):
@@ -74,11 +77,59 @@ def test_thin():
     assert gk.hausdorff_distance(hollow, kept) < 1.5 * spacing_of(block, 40) < gk.hausdorff_distance(hollow, dropped)
 
 
+@pytest.mark.parametrize(("wall", "gap"), [(0.5, 0.5), (0.3, 0.6), (0.6, 0.3), (0.3, 0.3), (0.2, 0.6)])
+def test_thin_side_by_side(wall, gap):
+    """What brings a wall back does not swallow the gap beside it."""
+    plates = (gk.shapes.box((1, 1, wall / 41), dtype=np.float64) for _ in range(3))
+    stack = joined(*(moved(plate, [0, 0, k * (wall + gap) / 41]) for k, plate in enumerate(plates)))
+    made = gk.remesh(stack, 48)
+    assert watertight(made) and gk.hausdorff_distance(stack, made) < 1.2 * spacing_of(stack, 48)
+
+
+def test_thin_corners():
+    """Corners are cut, without parts of their own in front of them."""
+    cubes = joined(*(moved(gk.shapes.box(), [1.5 * k, 0, 0.01 * k]) for k in range(3)))
+    made = gk.remesh(cubes, 96)
+    assert made.components()[0] == 3 and made.euler_characteristic == 6
+
+
+def doubled_square(x, z):
+    """A square of two layers that look to opposite sides, its sides 0.6."""
+    corners = np.array([[0, -0.3, 0], [0.6, -0.3, 0], [0.6, 0.3, 0], [0, 0.3, 0]]) + [x, 0, z]
+    faces = np.array([[0, 1, 2], [0, 2, 3]])
+    return gk.Mesh(np.concatenate([corners, corners]), np.concatenate([faces, faces[:, ::-1] + 4]))
+
+
+def test_thin_without_thickness():
+    """A fin on a solid is kept though it encloses nothing; what lies within the solid is forgotten."""
+    ball = gk.shapes.icosphere(3, dtype=np.float64)
+    fin = joined(ball, doubled_square(0.9, 0.013))
+    kept, dropped = (gk.remesh(fin, 48, thin=thin) for thin in ("keep", "drop"))
+    assert watertight(kept) and kept.components()[0] == 1
+    far = [gk.closest_point(made, fin.vertices).distance.max() for made in (kept, dropped)]
+    assert far[0] < 1.5 * spacing_of(fin, 48) < far[1]
+    assert np.array_equal(gk.remesh(joined(ball, doubled_square(-0.3, 0.013)), 48).faces, gk.remesh(ball, 48).faces)
+    inverted = joined(ball, moved(gk.shapes.icosphere(2, 0.2, dtype=np.float64), [1.5, 0, 0]).flipped())
+    assert gk.remesh(inverted, 48).components()[0] == 1
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_caps(dtype):
+    """A hole is closed where the winding number is one half, not in steps of the grid."""
+    ball = gk.shapes.icosphere(4, dtype=dtype)
+    middle = ball.vertices[ball.faces].mean(axis=1)
+    open_ball = gk.Mesh(ball.vertices, ball.faces[middle[:, 2] < 0.5])
+    made = gk.remesh(open_ball, 64)
+    assert watertight(made) and made.dtype == dtype and made.euler_characteristic == 2
+    cap = made.vertices[gk.closest_point(open_ball, made.vertices).distance > 2 * spacing_of(open_ball, 64)]
+    assert len(cap) > 1000 and np.abs(gk.winding_number(open_ball, cap) - 0.5).max() < 5e-3
+
+
 def test_project():
-    box = gk.shapes.box(dtype=np.float64)
-    plain, projected = (gk.remesh(box, 33, project=project) for project in (False, True))
+    solid = gk.shapes.icosphere(1, dtype=np.float64)
+    plain, projected = (gk.remesh(solid, 33, project=project) for project in (False, True))
     assert np.array_equal(plain.faces, projected.faces)
-    off = [gk.closest_point(box, made.vertices).distance.max() for made in (projected, plain)]
+    off = [gk.closest_point(solid, made.vertices).distance.max() for made in (projected, plain)]
     assert off[0] < 1e-9 < off[1]
 
 
@@ -152,3 +203,10 @@ def test_progress_and_library():
     mesh = gk.Mesh(torch.tensor(box.vertices.copy()), torch.tensor(box.faces.copy()))
     assert isinstance(gk.remesh(mesh, 16).vertices, torch.Tensor)
     assert isinstance(gk.voxelize(mesh, 16).values, torch.Tensor)
+
+
+def test_errors_name_the_function_called():
+    with pytest.raises(ValueError, match="^remesh: resolution: expected a smaller number"):
+        gk.remesh(gk.shapes.box(), 100_000)
+    with pytest.raises(ValueError, match="^voxelize: sign: expected a method that has an inside, as fill is 'solid'"):
+        gk.voxelize(gk.shapes.box(), 16, sign="unsigned", fill="solid")

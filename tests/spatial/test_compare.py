@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.spatial import KDTree
 from scipy.spatial.distance import cdist, directed_hausdorff
 
 import geomkit as gk
@@ -40,6 +41,55 @@ def test_value_meshes():
     assert gk.hausdorff_distance(spike, one, samples=1) == pytest.approx(3.0, abs=1e-3)
 
 
+def nearest(a, b):
+    """Distances by SciPy in float64, and of which point."""
+    return KDTree(b.astype(np.float64)).query(a.astype(np.float64))
+
+
+def test_value_beside_far_points():
+    """float32 distances have their digits whatever lies around, and gradients their direction."""
+    rng = np.random.default_rng(0)
+    for place in ([1e4, 0, 0], [-1e6, 1e6, 1e5]):
+        a, b = (np.concatenate([rng.normal(size=(300, 3)), [place]]).astype(np.float32) for _ in range(2))
+        b[:300] = a[:300] + (1e-3 * rng.normal(size=(300, 3))).astype(np.float32)
+        there, to = nearest(a, b)
+        back, of = nearest(b, a)
+        assert gk.chamfer_distance(a, b, squared=False) == pytest.approx(there.mean() + back.mean(), rel=2e-3)
+        assert gk.hausdorff_distance(a, b) >= 0.999 * max(there.max(), back.max())
+        g = gk.chamfer_distance.adjoint(a, b).b
+        expected = np.zeros(b.shape)
+        np.add.at(expected, to, -2 / len(a) * (a.astype(float) - b[to]))
+        expected += 2 / len(b) * (b.astype(float) - a[of])
+        same = np.linalg.norm(g - expected, axis=1) < 1e-4 * np.abs(expected).max()
+        assert same.mean() > 0.9
+
+
+def test_value_mixed_precisions():
+    """A float64 side keeps its digits beside a float32 one."""
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=(200, 3)) + 1e5
+    b = (a[::-1] + 0.01).astype(np.float32)
+    expected = nearest(a, b)[0].mean() + nearest(b, a)[0].mean()
+    assert gk.chamfer_distance(a, b, squared=False) == pytest.approx(expected, rel=1e-3)
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_edge_scales(scale):
+    a, b = clouds()
+    for measure in (lambda *x: gk.chamfer_distance(*x, squared=False), gk.hausdorff_distance):
+        assert measure(a * scale, b * scale) / scale == pytest.approx(measure(a, b))
+    g, plain = (gk.chamfer_distance.adjoint(a * s, b * s, squared=False) for s in (scale, 1))
+    assert all(np.allclose(x, y) for x, y in zip(g, plain, strict=True))
+
+
+def test_gradient_at_distance_zero():
+    a, _ = clouds()
+    for adjoint in (gk.chamfer_distance.adjoint, gk.hausdorff_distance.adjoint):
+        assert all((g == 0).all() for g in adjoint(a, a))
+    g = gk.chamfer_distance.adjoint(a, a[:1], squared=False)
+    assert np.isfinite(g.a).all() and (g.a[0] == 0).all() and np.isfinite(g.b).all()
+
+
 def test_edge():
     assert gk.chamfer_distance([[0, 0, 0]], [[0, 0, 1]]).dtype == np.float32
     assert gk.chamfer_distance(gk.shapes.box(), np.zeros((1, 3))) > 0
@@ -62,6 +112,16 @@ def test_error(measure):
         measure(gk.Mesh(np.zeros((3, 3)), np.zeros((0, 3), int)), points)
     with pytest.raises(ValueError, match=f"^{name}: samples: expected an integer of at least 1, got 0"):
         measure(points, points, samples=0)
+    with pytest.raises(TypeError, match=f"^{name}: samples: expected an integer of at least 1, got float"):
+        measure(points, points, samples=1.5)
+    with pytest.raises(ValueError, match=f"^{name}: seed: expected an integer of at least 0, got -1"):
+        measure(points, gk.shapes.box(), seed=-1)
+    with pytest.raises(TypeError, match=f"^{name}: seed: expected an integer of at least 0, got str"):
+        measure(points, gk.shapes.box(), seed="a")
+    with pytest.raises(ValueError, match=f"^{name}: b: expected finite numbers, got 1 that are not, the first"):
+        measure(points, [[0, 0, 0], [0, np.nan, 0]])
+    with pytest.raises(ValueError, match=f"^{name}: b: expected faces with some area, got Mesh"):
+        measure(points, gk.Mesh([[0, 0, 0], [1, 0, 0], [2, 0, 0]], [[0, 1, 2]]))
 
 
 @pytest.mark.parametrize("squared", [True, False])

@@ -37,6 +37,20 @@ def test_edge():
     assert (gk.sample_surface.adjoint(gk.shapes.box(), 0, adj_points=np.zeros((0, 3))).vertices == 0).all()
 
 
+@pytest.mark.parametrize("scale", [1e-200, 1e-160, 1e-30, 1e30, 1e160, 1e200])
+def test_edge_scales(scale):
+    """Points are those of the mesh at its own size, though the squares of areas leave the range of floats."""
+    torus = gk.shapes.torus(dtype=np.float64)
+    plain, s = gk.sample_surface(torus, 200), gk.sample_surface(torus.with_vertices(torus.vertices * scale), 200)
+    assert np.array_equal(s.face, plain.face) and np.allclose(s.points / scale, plain.points)
+
+
+def test_edge_far_from_origin():
+    torus = gk.shapes.torus(dtype=np.float64)
+    plain, s = gk.sample_surface(torus, 2000), gk.sample_surface(torus.with_vertices(torus.vertices + 1e8), 2000)
+    assert (s.face == plain.face).mean() > 0.99
+
+
 def test_error():
     box = gk.shapes.box()
     line = gk.Mesh([[0, 0, 0], [1, 0, 0], [2, 0, 0]], [[0, 1, 2]])
@@ -45,6 +59,8 @@ def test_error():
             gk.sample_surface(mesh, 5)
     with pytest.raises(ValueError, match="^sample_surface: n: expected an integer of at least 0, got -1"):
         gk.sample_surface(box, -1)
+    with pytest.raises(MemoryError, match="^sample_surface: n: expected a number of points that fits in memory"):
+        gk.sample_surface(box, 10**30)
     with pytest.raises(TypeError, match="^sample_surface: seed: expected an integer of at least 0, got float"):
         gk.sample_surface(box, 1, seed=0.5)
     with pytest.raises(ValueError, match=r"^sample_surface.adjoint: adj_points: expected \(5, 3\) floats"):

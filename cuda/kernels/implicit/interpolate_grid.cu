@@ -3,14 +3,14 @@
 
 namespace gk {
 
-template <int TAPS> GK_FN void interpolate_point(const Samples& s, const real* points, int i, real* value, real* gradient) {
+template <int TAPS> GK_FN void interpolate_point(const Samples& s, const double* points, int i, real* value, real* gradient) {
     Jet jet = interpolate<TAPS, false>(s, stencil_at<TAPS>(s, points, i));
     value[i] = jet.value;
     set_row(gradient, i, jet.gradient);
 }
 
 GK_KERNEL interpolate_grid_fwd(int n, const real* values, int nx, int ny, int nz, double sx, double sy, double sz, double ox,
-                               double oy, double oz, int taps, const real* points, real* value, real* gradient) {
+                               double oy, double oz, int taps, const double* points, real* value, real* gradient) {
     Samples s = {values, nx, ny, nz, sx, sy, sz, ox, oy, oz};
     GK_EACH(i, n) {
         if (taps == 2) interpolate_point<2>(s, points, i, value, gradient);
@@ -18,7 +18,7 @@ GK_KERNEL interpolate_grid_fwd(int n, const real* values, int nx, int ny, int nz
     }
 }
 
-template <int TAPS> GK_FN void adj_interpolate_point(const Samples& s, const real* points, int i, real adj_value, Vec3 g, real* adj_points) {
+template <int TAPS> GK_FN void adj_interpolate_point(const Samples& s, const double* points, int i, real adj_value, Vec3 g, real* adj_points) {
     Jet jet = interpolate<TAPS, true>(s, stencil_at<TAPS>(s, points, i));
     Vec3 turn = {jet.straight.x * g.x + jet.mixed.x * g.y + jet.mixed.y * g.z,
                  jet.mixed.x * g.x + jet.straight.y * g.y + jet.mixed.z * g.z,
@@ -28,7 +28,7 @@ template <int TAPS> GK_FN void adj_interpolate_point(const Samples& s, const rea
 
 // The cotangents of the points.
 GK_KERNEL interpolate_grid_points_adj(int n, const real* values, int nx, int ny, int nz, double sx, double sy, double sz,
-                                      double ox, double oy, double oz, int taps, const real* points, const real* adj_value,
+                                      double ox, double oy, double oz, int taps, const double* points, const real* adj_value,
                                       const real* adj_gradient, real* adj_points) {
     Samples s = {values, nx, ny, nz, sx, sy, sz, ox, oy, oz};
     GK_EACH(i, n) {
@@ -37,7 +37,7 @@ GK_KERNEL interpolate_grid_points_adj(int n, const real* values, int nx, int ny,
     }
 }
 
-template <int TAPS> GK_FN uint64 cell_key(const Samples& s, const real* points, int i) {
+template <int TAPS> GK_FN uint64 cell_key(const Samples& s, const double* points, int i) {
     Stencil<TAPS> t = stencil_at<TAPS>(s, points, i);
     uint64 kind = (t.x.cell % TAPS * TAPS + t.y.cell % TAPS) * TAPS + t.z.cell % TAPS;
     return (kind * s.nx + t.x.cell) * s.ny * s.nz + (uint64)t.y.cell * s.nz + t.z.cell;
@@ -45,14 +45,14 @@ template <int TAPS> GK_FN uint64 cell_key(const Samples& s, const real* points, 
 
 // Numbers of the points' cells, first by kind: cells of one kind share no samples.
 GK_KERNEL interpolation_cells(int n, int nx, int ny, int nz, double sx, double sy, double sz, double ox, double oy, double oz,
-                              int taps, const real* points, uint64* keys) {
+                              int taps, const double* points, uint64* keys) {
     Samples s = {nullptr, nx, ny, nz, sx, sy, sz, ox, oy, oz};
     GK_EACH(i, n) keys[i] = taps == 2 ? cell_key<2>(s, points, i) : cell_key<4>(s, points, i);
 }
 
 // Sums the points [begin, end) of the order, all of one cell, and adds the sums to the samples around it.
 template <int TAPS>
-GK_FN void add_cell(const Samples& s, const real* points, const int* order, int begin, int end, const real* adj_value,
+GK_FN void add_cell(const Samples& s, const double* points, const int* order, int begin, int end, const real* adj_value,
                     const real* adj_gradient, real* adj_values) {
     double sums[TAPS * TAPS * TAPS] = {};
     for (int at = begin; at < end; ++at) {
@@ -74,7 +74,7 @@ GK_FN void add_cell(const Samples& s, const real* points, const int* order, int 
 
 // The cotangents of the samples: each item is a cell of one kind, start[first + i] its first point in the order.
 GK_KERNEL interpolate_grid_values_adj(int n, int first, int nx, int ny, int nz, double sx, double sy, double sz, double ox,
-                                      double oy, double oz, int taps, const real* points, const int* order, const int* start,
+                                      double oy, double oz, int taps, const double* points, const int* order, const int* start,
                                       const real* adj_value, const real* adj_gradient, real* adj_values) {
     Samples s = {nullptr, nx, ny, nz, sx, sy, sz, ox, oy, oz};
     GK_EACH(i, n) {

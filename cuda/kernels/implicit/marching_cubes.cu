@@ -145,12 +145,13 @@ GK_FN real slope(const Grid& grid, int i, int j, int k, int axis, real h) {
 }
 
 // The adjoint of crossing() on the edge that starts at (i, j, k). Where the ends differ by less than their own rounding, the
-// derivative is that of a difference as large as the rounding: it stays finite. Padding and infinite samples get none.
+// derivative is that of a difference as large as the rounding: it stays finite. Padding and infinite samples get none. Where the
+// level does not lie between the ends, the vertex is of another field: t is NaN, which the sums show.
 template <bool NORMAL>
 GK_FN EdgeGradient adj_crossing(const Grid& grid, Vec3 h, int axis, int i, int j, int k, real a, real b, Vec3 adj) {
     real d = b - a, largest = max(abs(a), abs(b)), least = EPSILON * largest + TINY;
     if (!(largest < INFINITE && abs(d) < INFINITE)) return {crossing(a, b, grid.level), 0, 0};
-    real t = (grid.level - a) / d;
+    real t = (a < grid.level) != (b < grid.level) ? (grid.level - a) / d : real(double_of(0x7ff8ull << 48));
     if (abs(d) < least) d = d < 0 ? -least : least;
     real c;
     if constexpr (NORMAL) {
