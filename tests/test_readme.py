@@ -1,8 +1,8 @@
 """Every Python block and every command of the README runs as it stands.
 
 Each block of Python runs in a process of its own, if the library that it shows is there. Commands run one after
-another in a folder that has the repository's `data` and the files `points.csv` and `rays.csv`. Left out are commands that
-install (`pip ...`) and the one that runs these tests (`pytest`).
+another in a folder that has the repository's `data` and the files `points.csv` and `rays.csv`. Left out are commands
+that install (`pip ...`) and the one that runs these tests (`pytest`).
 """
 
 import os
