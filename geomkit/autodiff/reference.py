@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable
 
 from geomkit.autodiff.primitive import Primitive, primitives
@@ -14,8 +13,6 @@ HEAD = ("function", "gradients reach", "through", "outputs that carry none")
 
 def table() -> str:
     """The primitives in Markdown, by name: a row each."""
-    # All of them are declared once everything is imported.
-    importlib.import_module("geomkit")
     rows = [HEAD, ("---",) * len(HEAD), *(_row(op) for _, op in sorted(primitives().items()))]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 

@@ -112,6 +112,11 @@ class TapeArray(Recorded):
         return innermost() is not None
 
     @property
+    def private(self) -> bool:
+        """Whether nobody can write into the value."""
+        return self.node.watched is None
+
+    @property
     def namespace(self) -> Any:
         """numpy or cupy."""
         return _namespace(self.value)
@@ -335,7 +340,7 @@ def _record(name: str, rule: Rule, args: Any, kwargs: dict[str, Any]) -> Any:
     if value.dtype.kind != "f":
         raise TypeError(message(name, "x", "floats on a tape", f"a result of {value.dtype}"))
     # A view of an array that others may write into would change with it.
-    if any(x.node.watched is not None and xp.may_share_memory(value, x.value) for _, _, x in places):
+    if any(not x.private and xp.may_share_memory(value, x.value) for _, _, x in places):
         value = value.copy()
 
     def backward(cotangents: list[Any]) -> list[Any]:

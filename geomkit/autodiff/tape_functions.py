@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from geomkit.arrays import to_host
 from geomkit.errors import message
 
 __all__ = ["PASSED_THROUGH", "RULES", "UFUNCS", "USE_VALUES", "Back", "Rule", "astype", "take"]
@@ -234,13 +235,25 @@ def astype(xp: Any, x: Any, dtype: Any) -> tuple[Any, Back]:
 def take(xp: Any, x: Any, key: Any) -> tuple[Any, Back]:
     """Indexing of any kind; cotangents of an element that is taken twice add up."""
 
+    keys = key if isinstance(key, tuple) else (key,)
+
     def back(g: Any, k: int) -> Any:
-        # Summed in order: float atomics would give other bits each time.
-        place = xp.arange(x.size).reshape(x.shape)[key].reshape(-1)
-        total = xp.bincount(place, weights=g.reshape(-1).astype(np.float64), minlength=x.size)
-        return total.reshape(x.shape).astype(x.dtype)
+        if not any(map(_may_repeat, keys)):
+            out = xp.zeros(x.shape, x.dtype)
+            out[key] = g
+            return out
+        # Summed in order, on the host: a GPU's float atomics would give other bits each time.
+        at = tuple(k.get() if hasattr(k, "get") else k for k in keys)
+        place = np.arange(x.size).reshape(x.shape)[at].reshape(-1)
+        total = np.bincount(place, weights=to_host(g).reshape(-1), minlength=x.size)
+        return xp.asarray(total.reshape(x.shape), dtype=x.dtype)
 
     return x[key], back
+
+
+def _may_repeat(key: Any) -> bool:
+    """Whether an index may take an element twice."""
+    return isinstance(key, list) or getattr(key, "ndim", 0) > 0 and key.dtype.kind != "b"
 
 
 UFUNCS: dict[Any, Rule] = {

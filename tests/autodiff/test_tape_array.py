@@ -93,6 +93,18 @@ def test_constants_written_to(function, argument, is_argument):
         assert np.array_equal(tape.gradient(loss, x), before)
 
 
+def test_a_mesh_leaves_the_callers_array_alone():
+    mesh, vertices = torus(), np.array(torus().vertices)
+    with gk.Tape() as tape:
+        moved = gk.Mesh(tape.watch(vertices), mesh.faces)
+        area = gk.area(moved)
+    assert vertices.flags.writeable and not np.shares_memory(vertices, moved.vertices_array)
+    vertices[0] += 1
+    assert np.array_equal(moved.vertices_array, mesh.vertices)
+    with pytest.raises(ValueError, match="^area: vertices: expected the values that were recorded"):
+        tape.gradient(area, vertices)
+
+
 def test_written_index():
     x, index = np.arange(3.0), np.array([0, 1])
     with gk.Tape() as tape:
