@@ -55,12 +55,15 @@ def _set(tapes: list[Tape]) -> None:
     _state.tapes, _state.recordings = tapes, frozenset([tape.recording for tape in tapes])
 
 
-def watched(array: Any, op: str, argument: str) -> Any:
-    """The array as a TapeArray, if a tape is recording and can follow gradients through it; else the array."""
+def watched(array: Any, op: str, argument: str, *, private: bool = False) -> Any:
+    """The array as a TapeArray, if a tape is recording and can follow gradients through it; else the array.
+
+    A private array of NumPy's is one that nobody writes into.
+    """
     tape = innermost()
     if tape is None or not (isinstance(array, np.ndarray) or is_cupy_array(array)) or array.dtype.kind != "f":
         return array
-    return tape.watched(array, op, argument)
+    return tape.watched(array, op, argument, private=private)
 
 
 @contextmanager

@@ -85,7 +85,7 @@ class Tape:
         """
         return self.watched(array, "Tape.watch", "array")
 
-    def watched(self, array: Any, op: str, argument: str) -> TapeArray:
+    def watched(self, array: Any, op: str, argument: str, *, private: bool = False) -> TapeArray:
         """`watch`, in the name of an op and its argument."""
         if self not in recording.tapes():
             got = "one that is not, or not in this thread"
@@ -98,7 +98,7 @@ class Tape:
         key, tapes = id(array), recording.tapes()
         known = next((tape._leaves[key][1] for tape in reversed(tapes) if key in tape._leaves), None)
         if known is None:
-            known = TapeArray.leaf(array)
+            known = TapeArray.leaf(array, private)
         elif known.node.watched is not None:
             known.node.watched.check(op, argument)
         # What the innermost tape knows, the others do.
@@ -233,7 +233,8 @@ def call_tape(op: Primitive, arguments: dict[str, Any]) -> Any:
     values = tuple(x.value for x in leaves)
     result = call.run(values)
     if op.takes_result:
-        constants += _constants("result", {name: frozen(getattr(result, name)) for name in op.discrete})
+        kept = {name: frozen(getattr(result, name)) for name in op.discrete}
+        constants += _constants("result", {name: x for name, x in kept.items() if not isinstance(x, np.ndarray)})
     node = Node(
         op.__name__,
         leaves,

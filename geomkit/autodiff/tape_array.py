@@ -97,12 +97,12 @@ class TapeArray(Recorded):
         self.value, self.node, self.index = value, node, index
 
     @classmethod
-    def leaf(cls, array: Any) -> TapeArray:
+    def leaf(cls, array: Any, private: bool = False) -> TapeArray:
         """An array that was there before the recording."""
         node = Node("watch")
         if isinstance(array, Recorded):
             array = array.value
-        elif Watched.needed(array):
+        elif Watched.needed(array) and not (private and isinstance(array, np.ndarray)):
             node.watched = Watched(array)
         return cls(array, node)
 

@@ -161,7 +161,7 @@ class Mesh:
         """(V, 3) the vertices in the library of the caller, those that gradients reach; NumPy's are read-only."""
         if self._source.array is not None:
             return self._source.array
-        return watched(self._handed_out("vertices", self._vertices), "Mesh", "vertices")
+        return watched(self._handed_out("vertices", self._vertices), "Mesh", "vertices", private=True)
 
     @property
     def faces(self) -> Any:
