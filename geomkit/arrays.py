@@ -58,10 +58,12 @@ class Recorded:
     Attributes:
         value: the numpy.ndarray or cupy.ndarray.
         live: whether a tape is recording what is computed from it.
+        private: whether nobody can write into the value.
     """
 
     value: Any
     live: bool
+    private: bool
 
 
 @dataclass(frozen=True)

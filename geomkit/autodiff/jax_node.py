@@ -110,6 +110,7 @@ class _JaxCall(Call):
         for leaf in self.leaves:
             holder = self.arguments[leaf.parameter]
             self.arguments[leaf.parameter] = holder.without_trace if is_holder(holder) else None
+            self.arrays[leaf.parameter] = None
         if tracker_of(self.library.like):
             self.library = Library(self.library.name, self.library.device)
         return arrays
@@ -185,6 +186,7 @@ class _HostCall(Call):
     def __init__(self, call: _JaxCall):
         self.op, self.tracker, self.leaves, self.arguments = call.op, call.tracker, call.leaves, call.arguments
         self.shapes, self.result = call.shapes or [], None
+        self.arrays = {leaf.parameter: None for leaf in self.leaves}  # all else is plain already
 
     def answer(self, *values: Any) -> list[np.ndarray]:
         """All outputs, of the values of the leaves."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from geomkit.arrays import Library, as_array, describe, frozen, library_of, precision_of, to_host, tracker_of
 from geomkit.autodiff.primitive import Primitive
-from geomkit.autodiff.recording import innermost
+from geomkit.autodiff.recording import innermost, watched
 from geomkit.errors import MeshError, message
 from geomkit.mesh import measure
 from geomkit.mesh.box import point_bounds
@@ -151,9 +151,9 @@ class Mesh:
         return mesh
 
     def rebuilt(self, outputs: dict[str, Any], library: Library) -> "Mesh":
-        """This mesh in another library, as a function of the vertices in `outputs`, which have the same values."""
+        """This mesh in another library, as a function of the vertices in `outputs`, if any, of the same values."""
         mesh = Mesh.adopt(self._vertices, self._faces, library)
-        mesh._source, mesh._plain = Source(outputs["vertices"]), self
+        mesh._source, mesh._plain = Source(outputs.get("vertices")), self
         return mesh
 
     def detach(self) -> "Mesh":
@@ -175,9 +175,7 @@ class Mesh:
         """(V, 3) the vertices in the library of the caller, those that gradients reach; NumPy's are read-only."""
         if self._source.array is not None:
             return self._source.array
-        array = self._handed_out("vertices", self._vertices)
-        tape = innermost()
-        return array if tape is None else tape.watch(array)
+        return watched(self._handed_out("vertices", self._vertices), "Mesh", "vertices", private=True)
 
     @property
     def faces(self) -> Any:
@@ -371,7 +369,7 @@ class Mesh:
         number = np.zeros(len(first), np.int32)
         number[kept] = np.arange(len(kept), dtype=np.int32)
         faces = number[first][to_host(self._faces)]
-        return self._like(self.vertices[kept] if self.tracker else to_host(self.vertices_array)[kept], faces)
+        return self._like(self._followed()[kept], faces)
 
     @untraced
     def with_vertices(self, vertices: Any) -> "Mesh":
@@ -407,11 +405,12 @@ class Mesh:
 
     def flipped(self) -> "Mesh":
         """The mesh turned inside out: every face with the opposite winding."""
-        return self._like(self.vertices if self.tracker else self.vertices_array, self._faces[:, [0, 2, 1]])
+        return self._like(self._followed(), self._faces[:, [0, 2, 1]])
 
     def copy(self) -> "Mesh":
         """A mesh with arrays of its own, but for one that gradients are followed through, and nothing computed yet."""
-        return self._like(self.vertices if self.tracker else self.vertices_array.copy(), self._faces.copy())
+        vertices = self._followed()
+        return self._like(vertices if tracker_of(vertices) else vertices.copy(), self._faces.copy())
 
     def save(self, path: str | os.PathLike) -> None:
         """Write OBJ, PLY, STL, OFF or GLB. See `geomkit.mesh.io.save_mesh`."""
@@ -438,6 +437,10 @@ class Mesh:
         if name not in self._in_library:
             self._in_library[name] = self._library.wrap(array)
         return self._in_library[name]
+
+    def _followed(self) -> Any:
+        """The vertices as gradients are followed through them, else NumPy's or CuPy's."""
+        return self.vertices if tracker_of(self.vertices) else self.vertices_array
 
     def _like(self, vertices: Any, faces: Any) -> "Mesh":
         """A mesh of NumPy or CuPy arrays in the library of this one; the vertices may be of that library already."""

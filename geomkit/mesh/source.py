@@ -33,7 +33,7 @@ class Source:
         self._watched: tuple[Any, int] | None = None
         tracker = tracker_of(array)
         if isinstance(array, Recorded):
-            self.array, self.values, self.shared = array, array.value, True
+            self.array, self.values, self.shared = array, array.value, array.private
         elif tracker == "jax":
             _check_traced(array)
             self.array, self.values = array.astype(precision_of(array)), None

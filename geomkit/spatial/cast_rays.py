@@ -45,6 +45,7 @@ class Hits:
         normal: (N, 3) unit normal of the face, by its winding; zero for a face without area.
     """
 
+    _fields = ("t", "face", "barycentric", "normal", "position")
     t: Any
     face: Any
     barycentric: Any
