@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -126,9 +127,10 @@ def check_intrinsics(op: str, K: np.ndarray) -> np.ndarray:
 def reach(distortion: np.ndarray) -> float:
     """Square of the radius up to which the radial terms grow: beyond it, the lens shows what it has shown before."""
     k1, k2, _, _, k3 = distortion
-    roots = np.roots([7 * k3, 5 * k2, 3 * k1, 1.0])
+    # Roots of the derivative 1 + 3 k1 s + 5 k2 s^2 + 7 k3 s^3 in 1 / s, where no leading coefficient can be near zero.
+    roots = np.roots([1.0, 3 * k1, 5 * k2, 7 * k3])
     real = roots.real[(abs(roots.imag) <= 1e-12 * abs(roots)) & (roots.real > 0)]
-    return float(real.min(initial=np.inf))
+    return 1 / float(real.max()) if len(real) else math.inf
 
 
 def results_library(first: Any, *others: Any) -> Library:
