@@ -74,10 +74,13 @@ class Optics:
         full[:3] = pose
         found = (full, np.array([[fx, skew, cx], [0, fy, cy], [0, 0, 0]]), rest[5 : 5 + self.n_distortion])
         to_camera, to_K, to_distortion = (
-            None if given is None else self.library.wrap(namespace(self.device).asarray(g.astype(_precision(given, dtype))))
+            None if given is None else self._wrap(g.astype(precision_of(given) if hasattr(given, "dtype") else dtype))
             for g, given in zip(found, self.given, strict=True)
         )
         return to_camera, to_K, to_distortion
+
+    def _wrap(self, values: np.ndarray) -> Any:
+        return self.library.wrap(namespace(self.device).asarray(values))
 
 
 
@@ -90,7 +93,8 @@ class CameraStruct:
         self.fields = (
             *optics.pose[:3].ravel().tolist(), *optics.inverse.ravel().tolist(), fx, skew, cx, fy, cy,
             *optics.distortion.tolist(), reach(optics.distortion), int(optics.orthographic),
-            int(optics.distortion.any()),
+            # (Zeros have gradients, too.)
+            int(optics.n_distortion > 0),
         )  # fmt: skip
 
 
@@ -153,7 +157,3 @@ def _inverse(op: str, pose: np.ndarray) -> np.ndarray:
     except np.linalg.LinAlgError as error:
         got = str(pose[:3, :3].tolist())
         raise ValueError(message(op, "world_to_camera", "a matrix that can be inverted", got)) from error
-
-
-def _precision(given: Any, dtype: np.dtype) -> np.dtype:
-    return precision_of(given) if hasattr(given, "dtype") else dtype

@@ -47,9 +47,9 @@ class _Query:
 def pose(rotation_vector: Any, translation: Any, base: Any = None) -> Any:
     """The matrix of a rotation and a shift: six numbers in which to optimise where a camera is.
 
-    `pose(w, t, base=camera.world_to_camera)` is a camera that is moved in its own axes: first it sees as before, then all
-    is turned by w and shifted by t. Start from zeros, and move the base along now and then if the turn grows beyond a
-    half.
+    `pose(w, t, base=camera.world_to_camera)` is a camera that is moved in its own axes: first it sees as before, then
+    all is turned by w and shifted by t (`Camera.moved`). Start from zeros, and take the result for a new base if w
+    grows towards half a turn.
 
     Args:
         rotation_vector: (3,) numbers of any array library: the axis, in radians long.
@@ -57,8 +57,8 @@ def pose(rotation_vector: Any, translation: Any, base: Any = None) -> Any:
         base: (4, 4) numbers [[R, t], [0, 0, 0, 1]], applied before; None is the identity.
 
     Returns:
-        (4, 4) [[R, t], [0, 0, 0, 1]] in the library of the arguments, of the precision of the rotation vector (of a list
-        float64).
+        (4, 4) [[R, t], [0, 0, 0, 1]] in the library of the arguments, of the precision of the rotation vector (of a
+        list float64).
 
     Gradients:
         rotation_vector, translation and base. Exact for every rotation vector, zero included.
@@ -169,7 +169,8 @@ def _coefficients(w: np.ndarray) -> tuple[float, float, float]:
     angle = math.hypot(*w)
     if angle < 1:
         square = angle * angle
-        return tuple(sum((-square) ** k / math.factorial(2 * k + n) for k in range(TERMS)) for n in (1, 2, 3))
+        a, b, c = (sum((-square) ** k / math.factorial(2 * k + n) for k in range(TERMS)) for n in (1, 2, 3))
+        return a, b, c
     half = math.sin(angle / 2) / angle
     return math.sin(angle) / angle, 2 * half * half, (angle - math.sin(angle)) / angle**3
 

@@ -86,7 +86,7 @@ def test_the_same_bits_whatever_the_threads():
 
 @pytest.mark.parametrize("output", ["pixel", "depth"])
 @pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("lens", [None, LENS])
+@pytest.mark.parametrize("lens", [None, LENS, np.zeros(5)])
 def test_gradient(model, lens, output):
     pose = POSE[:3] + 0.05 * np.random.default_rng(2).normal(size=(3, 4))
     points = 0.4 * POINTS
