@@ -159,3 +159,24 @@ def test_a_camera_is_found_from_where_it_saw_points():
     np.testing.assert_allclose(own.K, true.K, rtol=1e-8)
     np.testing.assert_allclose(own.eye, true.eye, rtol=1e-8)
     np.testing.assert_allclose(own.distortion, true.distortion, atol=1e-9)
+
+
+def test_jax_moves_a_camera():
+    jax = pytest.importorskip("jax")
+    own = plain()
+    points = POINTS.astype(np.float32)
+
+    def loss(six):
+        return (own.moved(six[:3], six[3:]).project(points).pixel ** 2).sum()
+
+    with gk.Tape() as tape:
+        zeros = np.zeros(3), np.zeros(3)
+        value = np.sum(own.moved(*zeros).project(POINTS).pixel ** 2)
+    wanted = np.concatenate(tape.gradient(value, zeros))
+    for f in (jax.grad(loss), jax.jit(jax.grad(loss))):
+        np.testing.assert_allclose(f(jax.numpy.zeros(6)), wanted, rtol=1e-4, atol=1e-5 * abs(wanted).max())
+
+    def base(pose):
+        return Camera(pose, K, **SIZE).moved([0, 0, 0], [0, 0, 0]).project(points).depth.sum()
+
+    np.testing.assert_allclose(jax.grad(base)(np.float32(POSE))[2, 3], len(points), rtol=1e-6)

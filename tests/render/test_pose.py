@@ -61,6 +61,7 @@ def test_back_from_a_matrix(angle):
 
 def test_precision_and_library():
     assert gk.pose(np.zeros(3, np.float32), [0, 0, 0]).dtype == np.float32
+    assert gk.pose([0, 0, 0], [0, 0, 0], POSE.astype(np.float32)).dtype == np.float32
     torch = pytest.importorskip("torch")
     six = torch.zeros(6, requires_grad=True)
     matrix = gk.pose(six[:3], six[3:], POSE)
