@@ -1,53 +1,60 @@
-"""A pinhole camera: where it is, what it sees, and the ray of each pixel."""
+"""A camera: where it is, what it sees, and the ray of each pixel."""
 
 from __future__ import annotations
 
 import math
 import operator
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from geomkit.arrays import as_array, frozen, library_of, precision_of, to_host
+from geomkit.arrays import as_array, frozen, imported, library_of, to_host, tracker_of
 from geomkit.errors import MeshError, message
 from geomkit.mesh.mesh import Mesh, as_mesh
+from geomkit.render.conventions import Conventions
+from geomkit.render.optics import MODELS, camera_array, check_intrinsics
+from geomkit.render.pixel_rays import PixelRays, PixelWindow, pixel_rays
+from geomkit.render.pose import pose
+from geomkit.render.project_points import Projection, project_points
 
-__all__ = ["Camera", "Projection"]
+__all__ = ["Camera"]
 
 ORTHONORMAL = 1e-4  # largest entry of R R^T - 1: matrices of float32 and of text files with five digits pass
 PARALLEL = 1e-6  # sine of the angle between the view and `up` from which on there is no telling what is right
 MARGIN = 1.04  # the distance of a framing camera over that at which the bounding sphere touches the image's sides
-
-
-class Projection(NamedTuple):
-    """Where N points are seen."""
-
-    pixel: Any  # (N, 2) x to the right and y down, in pixels from the image's upper left corner; NaN behind the camera
-    depth: Any  # (N,) along the camera's z axis; not positive behind the camera
+ARRAYS = ("world_to_camera", "K", "distortion")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Camera:
-    """A pinhole camera.
+class Camera(Conventions):
+    """A pinhole or an orthographic camera.
 
     Its axes are OpenCV's: x to the right, y down, z forward, in a right-handed world. Pixel (column i, row j) has its
     centre at (i + 0.5, j + 0.5), row 0 is on top: a principal point of OpenCV, which counts from the centre of the
-    first pixel, needs 0.5 added. Numbers are kept in float64, as read-only NumPy arrays. Make one from matrices, or by
-    `Camera.look_at` or `Camera.framing`.
+    first pixel, needs 0.5 added (`from_opencv` does). Make one from matrices, by `look_at`, `orthographic` or
+    `framing`, or from another system's numbers: `from_opencv`, `from_opengl`, `from_colmap`, `from_pytorch3d`,
+    `from_mitsuba`, and back by `to_opencv` and so on.
+
+    Lists and NumPy's arrays are kept in float64 and read-only. Arrays of torch, JAX, CuPy or a tape are kept as given:
+    rays are then of that library, and `rays` and `project` send gradients to them. The pose's entries count as free
+    numbers there: to optimise where a camera is, use `moved`, or `gk.pose`.
 
     Args:
         world_to_camera: (4, 4) numbers [[R, t], [0, 0, 0, 1]] that take a point of the world, a column (x, y, z, 1), to
             the camera's axes, in the mesh's length unit. R is a rotation.
-        K: (3, 3) numbers [[fx, skew, cx], [0, fy, cy], [0, 0, 1]] in pixels. A negative focal length is taken: fx < 0
-            mirrors the image left to right, fy < 0 top to bottom, which is how other conventions are often written.
+        K: (3, 3) numbers [[fx, skew, cx], [0, fy, cy], [0, 0, 1]] in pixels; for an orthographic camera fx, fy and skew
+            are in pixels per unit of length. A negative focal length is taken: fx < 0 mirrors the image left to right,
+            fy < 0 top to bottom, which is how other conventions are often written.
         width, height: of the image in pixels.
+        distortion: k1, k2, p1, p2 or k1, k2, p1, p2, k3 of Brown and Conrady, in OpenCV's order; None is zeros.
+        model: "pinhole" or "orthographic".
 
     Raises:
         ValueError: wrong shapes, numbers that are not finite, R no rotation (a mirrored one, of determinant -1,
-            included), a focal length of zero, a wrong last row, a size less than one pixel.
-        TypeError: entries that are no numbers, or an input that tracks gradients.
+            included), a focal length of zero, a wrong last row, a size less than one pixel, an unknown model.
+        TypeError: entries that are no numbers.
 
     Example:
         >>> camera = Camera(np.eye(4), [[100, 0, 32], [0, 100, 24], [0, 0, 1]], width=64, height=48)
@@ -59,32 +66,36 @@ class Camera:
     K: Any
     width: int = field(kw_only=True)
     height: int = field(kw_only=True)
+    distortion: Any = field(default=None, kw_only=True)
+    model: str = field(default="pinhole", kw_only=True)
 
     def __post_init__(self) -> None:
-        pose = _numbers("Camera", "world_to_camera", self.world_to_camera, (4, 4))
-        rotation = pose[:3, :3]
-        if (pose[3] != (0, 0, 0, 1)).any():
-            raise ValueError(message("Camera", "world_to_camera", "the last row 0, 0, 0, 1", str(pose[3].tolist())))
-        off = float(abs(rotation @ rotation.T - np.eye(3)).max())
-        if off > ORTHONORMAL:
-            got = f"R with R R^T off the identity by {off:.3g}"
-            raise ValueError(message("Camera", "world_to_camera", "a rotation in [:3, :3]", got))
-        if np.linalg.det(rotation) < 0:
-            raise ValueError(message("Camera", "world_to_camera", "a rotation in [:3, :3]", "a mirrored one"))
-        intrinsics = _numbers("Camera", "K", self.K, (3, 3))
-        if intrinsics[1, 0] != 0 or (intrinsics[2] != (0, 0, 1)).any():
-            raise ValueError(message("Camera", "K", "[[fx, skew, cx], [0, fy, cy], [0, 0, 1]]", str(self.K)))
-        if intrinsics[0, 0] == 0 or intrinsics[1, 1] == 0:
-            focal = f"{intrinsics[0, 0]:g} and {intrinsics[1, 1]:g}"
-            raise ValueError(message("Camera", "K", "focal lengths other than zero", focal))
-        for name, value in (("world_to_camera", pose), ("K", intrinsics)):
-            object.__setattr__(self, name, frozen(value))
+        for name in ARRAYS:
+            value = getattr(self, name)
+            if value is None and name == "distortion" or tracker_of(value) == "jax":
+                continue  # (What jax traces has no values to look at.)
+            numbers = camera_array("Camera", name, imported(value) if tracker_of(value) else value)
+            own = not tracker_of(value) and library_of(value).name == "numpy"
+            if name == "world_to_camera":
+                _check_rotation(numbers[:3, :3])
+            if name == "K":
+                check_intrinsics("Camera", numbers)
+            if own:
+                object.__setattr__(self, name, frozen(numbers.copy()))
+        if self.model not in MODELS:
+            raise ValueError(message("Camera", "model", "'pinhole' or 'orthographic'", repr(self.model)))
         for name in ("width", "height"):
             object.__setattr__(self, name, _pixels("Camera", name, getattr(self, name)))
 
     def __repr__(self) -> str:
+        size = f"Camera({self.width} x {self.height}"
+        if "jax" in (tracker_of(self.world_to_camera), tracker_of(self.K)):
+            return f"{size}, traced by jax)"
+        K = self._numbers_of("K")
         eye = ", ".join(f"{x:g}" for x in self.eye)
-        return f"Camera({self.width} x {self.height}, at [{eye}], fx {self.K[0, 0]:g}, fy {self.K[1, 1]:g})"
+        kind = ", orthographic" if self.model == "orthographic" else ""
+        lens = "" if self.distortion is None else ", distorted"
+        return f"{size}, at [{eye}], fx {K[0, 0]:g}, fy {K[1, 1]:g}{kind}{lens})"
 
     # ---- other ways to make one
 
@@ -116,9 +127,47 @@ class Camera:
             [4.0]
         """
         op = "Camera.look_at"
-        eye, target, up = (_numbers(op, *x, (3,)) for x in (("eye", eye), ("target", target), ("up", up)))
-        width, height = _pixels(op, "width", width), _pixels(op, "height", height)
+        height = _pixels(op, "height", height)
         focal = 0.5 * height / _half_extent(op, fov)
+        return cls._looking(op, eye, target, up, focal, width=width, height=height)
+
+    @classmethod
+    def orthographic(
+        cls, eye: Any, target: Any, up: Any = (0, 1, 0), *, extent: float, width: int, height: int
+    ) -> Camera:
+        """A camera without perspective that has a point in the middle of its image.
+
+        Args:
+            eye: (3,) numbers, where the camera's plane is; rays start in it.
+            target: (3,) numbers, what it looks at.
+            up: (3,) numbers, a direction that is upwards in the image.
+            extent: the height of what the image shows, in the mesh's length unit.
+            width, height: of the image in pixels.
+
+        Returns:
+            the camera.
+
+        Raises:
+            ValueError: as `look_at`; extent that is not positive.
+            TypeError: as for `Camera`.
+
+        Example:
+            >>> camera = Camera.orthographic((0, 0, 4), (0, 0, 0), extent=2, width=64, height=64)
+            >>> camera.project([[0.5, 0.0, 0.0], [0.5, 0.0, 3.0]]).pixel.tolist()
+            [[48.0, 32.0], [48.0, 32.0]]
+        """
+        op = "Camera.orthographic"
+        height = _pixels(op, "height", height)
+        if not 0 < extent < math.inf:
+            raise ValueError(message(op, "extent", "a positive length", repr(extent)))
+        return cls._looking(op, eye, target, up, height / extent, width=width, height=height, model="orthographic")
+
+    @classmethod
+    def _looking(
+        cls, op: str, eye: Any, target: Any, up: Any, focal: float, *, width: int, height: int, model: str = "pinhole"
+    ) -> Camera:
+        eye, target, up = (_numbers(op, *x, (3,)) for x in (("eye", eye), ("target", target), ("up", up)))
+        width = _pixels(op, "width", width)
         if math.hypot(*(target - eye)) == 0:
             raise ValueError(message(op, "target", "another point than eye", str(target.tolist())))
         if math.hypot(*up) == 0:
@@ -128,11 +177,11 @@ class Camera:
         if math.hypot(*right) < PARALLEL:
             raise ValueError(message(op, "up", "another direction than that of the view", str(up.tolist())))
         right = _unit(right)
-        pose = np.eye(4)
-        pose[:3, :3] = right, np.cross(forward, right), forward
-        pose[:3, 3] = -pose[:3, :3] @ eye
+        matrix = np.eye(4)
+        matrix[:3, :3] = right, np.cross(forward, right), forward
+        matrix[:3, 3] = -matrix[:3, :3] @ eye
         intrinsics = [[focal, 0, 0.5 * width], [0, focal, 0.5 * height], [0, 0, 1]]
-        return cls(pose, intrinsics, width=width, height=height)
+        return cls(matrix, intrinsics, width=width, height=height, model=model)
 
     @classmethod
     def framing(
@@ -145,6 +194,7 @@ class Camera:
         azimuth: float = 30.0,
         elevation: float = 20.0,
         up: Any = (0, 1, 0),
+        model: str = "pinhole",
     ) -> Camera:
         """A camera that has a whole mesh in its image.
 
@@ -159,6 +209,7 @@ class Camera:
                 up = z, 0 looks from -y and 90 from +x.
             elevation: degrees above the mesh's horizon; at 90, straight from above, the azimuth says what is on top.
             up: (3,) numbers, a direction that is upwards in the image.
+            model: "pinhole" or "orthographic"; the latter from the same place, whatever the field of view.
 
         Returns:
             the camera.
@@ -194,29 +245,77 @@ class Camera:
         outwards = s * side + c * front
         eye = mesh.center + distance * (ce * outwards + se * top)
         meridian = ce * top - se * outwards
-        return cls.look_at(eye, mesh.center, meridian, fov=fov, width=width, height=height)
+        focal = 0.5 * height / extent
+        if model == "orthographic":
+            focal = 0.5 * min(width, height) / (MARGIN * radius)
+        return cls._looking(op, eye, mesh.center, meridian, focal, width=width, height=height, model=model)
+
+    def moved(self, rotation_vector: Any, translation: Any) -> Camera:
+        """The same camera, turned and shifted: six numbers in which to optimise where it is.
+
+        Args:
+            rotation_vector, translation: (3,) numbers in the camera's axes, as `gk.pose` takes them: what the camera
+                sees is turned, then shifted. Zeros change nothing.
+
+        Returns:
+            the camera, which gradients of the six numbers run through.
+
+        Raises:
+            ValueError, TypeError: as `gk.pose`.
+
+        Example:
+            >>> camera = Camera.look_at((0, 0, 4), (0, 0, 0), fov=60, width=64, height=48)
+            >>> camera.moved([0, 0, 0], [0, 0, 1]).eye.tolist()
+            [0.0, 0.0, 5.0]
+        """
+        return replace(self, world_to_camera=pose(rotation_vector, translation, base=self.world_to_camera))
+
+    def detach(self) -> Camera:
+        """The same camera as plain numbers, through which no gradients are followed."""
+        plain = {name: self._numbers_of(name) for name in ARRAYS if getattr(self, name) is not None}
+        return replace(self, **plain)
 
     # ---- what it sees
 
     @property
     def eye(self) -> np.ndarray:
-        """(3,) float64, where the camera is."""
-        return self._camera_to_world() @ -self.world_to_camera[:3, 3] + 0.0
+        """(3,) float64, where the camera is; no gradients are followed through it."""
+        matrix = self._numbers_of("world_to_camera")
+        return np.linalg.inv(matrix[:3, :3]) @ -matrix[:3, 3] + 0.0
 
-    def rays(self, *, rows: tuple[int, int] | None = None, dtype: DTypeLike = np.float32) -> tuple[Any, Any]:
+    def rays(
+        self,
+        *,
+        rows: tuple[int, int] | None = None,
+        columns: tuple[int, int] | None = None,
+        samples: int = 1,
+        dtype: DTypeLike = np.float32,
+        device: str = "cpu",
+    ) -> PixelRays:
         """The ray through the centre of each pixel, row by row from the upper left.
 
         A direction has not length one: its part along the camera's z axis is one, so that t of a hit is its depth.
 
         Args:
             rows: (first, last + 1) of the rows wanted, for one part of a large image at a time; all if None.
+            columns: (first, last + 1) of the columns wanted, likewise.
+            samples: rays along each side of a pixel, samples^2 in all, at (i + 0.5) / samples of it. Those of one pixel
+                follow one another, row by row: what they see becomes (rows, columns, samples^2, ...) by a reshape.
             dtype: numpy.float32 or numpy.float64; that of the mesh serves best.
+            device: "cpu" for NumPy arrays, "cuda" for CuPy's. A camera of torch's, JAX's or CuPy's arrays has its rays
+                in their library, where they are.
 
         Returns:
-            origins (N, 3), all the same, and directions (N, 3), NumPy arrays; N = rows * width.
+            A record of `.origins` and `.directions`, (N, 3), N = rows * columns * samples^2. A direction is NaN where a
+            strong distortion shows nothing.
+
+        Gradients:
+            world_to_camera, K and distortion, where they track gradients or a tape records.
 
         Raises:
-            ValueError: rows outside the image, or another dtype.
+            ValueError: rows or columns outside the image, samples less than one, another dtype or device.
+
+        Cost: one launch, O(N).
 
         Example:
             >>> camera = Camera.look_at((0, 0, 4), (0, 0, 0), fov=90, width=2, height=2)
@@ -224,21 +323,16 @@ class Camera:
             >>> directions.tolist()
             [[-0.5, 0.5, -1.0], [0.5, 0.5, -1.0], [-0.5, -0.5, -1.0], [0.5, -0.5, -1.0]]
         """
+        op = "Camera.rays"
         if np.dtype(dtype) not in (np.float32, np.float64):
-            raise ValueError(message("Camera.rays", "dtype", "float32 or float64", str(np.dtype(dtype))))
-        first, end = (0, self.height) if rows is None else map(operator.index, rows)
-        if not 0 <= first <= end <= self.height:
-            raise ValueError(message("Camera.rays", "rows", f"(first, end) within (0, {self.height})", str(rows)))
-        (fx, skew, cx), (_, fy, cy), _ = self.K
-        x = (np.arange(self.width) + 0.5 - cx) / fx
-        y = (np.arange(first, end) + 0.5 - cy) / fy
-        axes = self._camera_to_world().T
-        of_column = x[:, None] * axes[0]
-        of_row = y[:, None] * (axes[1] - skew / fx * axes[0]) + axes[2]
-        origins, directions = (np.empty((len(y), len(x), 3), dtype) for _ in range(2))
-        origins[:] = self.eye
-        np.add(of_column, of_row[:, None], out=directions, casting="same_kind")
-        return origins.reshape(-1, 3), directions.reshape(-1, 3)
+            raise ValueError(message(op, "dtype", "float32 or float64", str(np.dtype(dtype))))
+        if device not in ("cpu", "cuda"):
+            raise ValueError(message(op, "device", "'cpu' or 'cuda'", repr(device)))
+        top, bottom = _part(op, "rows", rows, self.height)
+        left, right = _part(op, "columns", columns, self.width)
+        samples = _pixels(op, "samples", samples)
+        window = PixelWindow(left, top, right - left, bottom - top, samples, np.dtype(dtype), device)
+        return pixel_rays(window, self.world_to_camera, self.K, self.distortion, model=self.model)
 
     def project(self, points: Any) -> Projection:
         """Where points are seen in the image; those outside of it have a pixel too.
@@ -248,28 +342,47 @@ class Camera:
 
         Returns:
             A record in the library of `points`, float64 if they are, else float32: `.pixel` (N, 2), x to the right and
-            y down from the image's upper left corner, NaN for a point that is not in front of the camera; `.depth`
-            (N,) along the camera's z axis.
+            y down from the image's upper left corner, NaN for a point that is not in front of a pinhole; `.depth` (N,)
+            along the camera's z axis. See `gk.project_points`.
+
+        Gradients:
+            points, world_to_camera, K and distortion, where they track gradients or a tape records.
 
         Raises:
             ValueError: wrong shape.
-            TypeError: wrong dtype, or an input that tracks gradients.
+            TypeError: wrong dtype.
 
         Example:
-            >>> camera = Camera.look_at((0, 0, 4), (0, 0, 0), fov=90, width=64, height=48)
+            >>> camera = Camera.look_at((0, 0, 4), (0, 0, 0), fov=90, width=64, height=64)
             >>> camera.project([[0.0, 1.0, 0.0], [0.0, 0.0, 9.0]]).pixel.tolist()
-            [[32.0, 18.0], [nan, nan]]
+            [[32.0, 24.0], [nan, nan]]
         """
-        library, dtype = library_of(points), precision_of(points)
-        at = as_array(points, op="Camera.project", name="points", shape=("N", 3), dtype=np.float64)
-        x, y, depth = self.world_to_camera[:3, :3] @ at.T + self.world_to_camera[:3, 3:]
-        z = np.where(depth > 0, depth, np.nan)
-        pixel = np.stack([x / z, y / z, np.ones_like(z)], axis=1) @ self.K[:2].T
-        return Projection(library.wrap(pixel.astype(dtype)), library.wrap(depth.astype(dtype)))
+        return project_points(points, self.world_to_camera, self.K, self.distortion, model=self.model)
 
-    def _camera_to_world(self) -> np.ndarray:
-        """(3, 3), the inverse and not the transpose: rays are then where points project, whatever the digits of R."""
-        return np.linalg.inv(self.world_to_camera[:3, :3])
+    def _numbers_of(self, name: str) -> np.ndarray:
+        """The values of a field now, also where gradients are followed through it."""
+        value = getattr(self, name)
+        if tracker_of(value) == "jax":
+            expected = "values (pass the camera to a primitive, or do not jit)"
+            raise TypeError(message("Camera", name, expected, "an array that jax traces"))
+        return camera_array("Camera", name, imported(value))
+
+
+def _check_rotation(rotation: np.ndarray) -> None:
+    off = float(abs(rotation @ rotation.T - np.eye(3)).max())
+    if off > ORTHONORMAL:
+        got = f"R with R R^T off the identity by {off:.3g}"
+        raise ValueError(message("Camera", "world_to_camera", "a rotation in [:3, :3]", got))
+    if np.linalg.det(rotation) < 0:
+        raise ValueError(message("Camera", "world_to_camera", "a rotation in [:3, :3]", "a mirrored one"))
+
+
+def _part(op: str, name: str, part: tuple[int, int] | None, whole: int) -> tuple[int, int]:
+    """First and last + 1 of the rows or columns asked for."""
+    first, end = (0, whole) if part is None else map(operator.index, part)
+    if not 0 <= first <= end <= whole:
+        raise ValueError(message(op, name, f"(first, end) within (0, {whole})", str(part)))
+    return first, end
 
 
 def _numbers(op: str, name: str, x: Any, shape: tuple[int, ...]) -> np.ndarray:

@@ -31,6 +31,14 @@ STRUCTS: dict[str, tuple[tuple[str, str], ...]] = {
         ("every_t_min", "d"),
         ("every_t_max", "d"),
     ),
+    "Camera": (
+        *((f"pose{k}", "d") for k in range(12)),
+        *((f"inverse{k}", "d") for k in range(9)),
+        *((name, "d") for name in ("fx", "skew", "cx", "fy", "cy", "k1", "k2", "p1", "p2", "k3", "reach")),
+        ("orthographic", "i"),
+        ("distorted", "i"),
+    ),
+    "Pixels": (("at", "P"), ("left", "i"), ("top", "i"), ("columns", "i"), ("samples", "i")),
     "Pseudonormals": (("faces", "P"), ("face_normals", "P"), ("edge_normals", "P"), ("vertex_normals", "P")),
 }
 _SCALARS = {"int": "i", "double": "d", "uint64": "Q"}
