@@ -6,6 +6,7 @@ dtype. `as_array` brings any input there, `Library.wrap` takes a result back to 
 
 import sys
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import array_api_compat as compat
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from geomkit.errors import DeviceError, message, missing_package
-from geomkit.tensors import is_transformed, tensor_array
+from geomkit.tensors import is_followed, is_tensor, tensor_array
 
 __all__ = [
     "Library",
@@ -24,6 +25,7 @@ __all__ = [
     "imported",
     "library_of",
     "precision_of",
+    "refuse_double",
     "to_host",
     "tracker_of",
 ]
@@ -56,10 +58,12 @@ class Recorded:
     Attributes:
         value: the numpy.ndarray or cupy.ndarray.
         live: whether a tape is recording what is computed from it.
+        private: whether nobody can write into the value.
     """
 
     value: Any
     live: bool
+    private: bool
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,7 @@ class Library:
     Attributes:
         name: "numpy", "cupy", "torch", "jax", or the name of another package whose arrays speak DLPack.
         device: "cpu" or "cuda".
+        like: what tells the library more exactly where to put an array: one of its arrays; of torch the device.
     """
 
     name: str
@@ -104,22 +109,32 @@ class Library:
     def _to_torch(self, array: Any) -> Any:
         import torch
 
-        source = _writeable(array) if isinstance(array, np.ndarray) else array
-        return torch.from_dlpack(source).to(self.like.device)
+        if isinstance(array, np.ndarray) and self.device == "cpu":
+            return torch.from_numpy(_writeable(array))
+        return torch.from_dlpack(array).to(self.like)
 
     def _to_jax(self, array: Any) -> Any:
         import jax
 
-        if array.dtype == np.float64 and jax.numpy.result_type(float) != np.float64:
-            raise TypeError(
-                "jax: a float64 result needs jax.config.update('jax_enable_x64', True), or a float32 mesh and inputs"
-            )
-        if isinstance(array, np.ndarray):
-            return jax.device_put(array, None if _is_traced(self.like) else next(iter(self.like.devices())))
-        return jax.dlpack.from_dlpack(array)
+        refuse_double(array.dtype)
+        if not isinstance(array, np.ndarray):
+            return jax.dlpack.from_dlpack(array)
+        device = None if self.like is None or _is_traced(self.like) else next(iter(self.like.devices()))
+        with jax.ensure_compile_time_eval():  # else it would be traced under jit, and kept beyond that
+            return jax.device_put(array, device)
 
 
 NUMPY = Library("numpy")
+
+
+def refuse_double(dtype: Any) -> None:
+    """Raise a TypeError if jax is to hold float64 while its 64-bit mode is off: it would round without a word."""
+    import jax
+
+    if dtype == np.float64 and jax.numpy.result_type(float) != np.float64:
+        raise TypeError(
+            "jax: a float64 result needs jax.config.update('jax_enable_x64', True), or a float32 mesh and inputs"
+        )
 
 
 def library_of(*xs: Any) -> Library:
@@ -134,10 +149,10 @@ def library_of(*xs: Any) -> Library:
             x = x.value
         if x is None or isinstance(x, (np.ndarray, np.generic, list, tuple, int, float)):
             continue
+        if is_tensor(x):
+            return _torch_library(x.device)
         if compat.is_cupy_array(x):
             return Library("cupy", "cuda", x)
-        if compat.is_torch_array(x):
-            return Library("torch", _torch_device(x), x)
         if compat.is_jax_array(x):
             on_gpu = not _is_traced(x) and any(d.platform in ("gpu", "cuda") for d in x.devices())
             return Library("jax", "cuda" if on_gpu else "cpu", x)
@@ -192,6 +207,9 @@ def as_array(
         >>> as_array([[0, 0, 1]], op="closest_point", name="points", shape=("N", 3), dtype=np.float32)
         array([[0., 0., 1.]], dtype=float32)
     """
+    if device == "cpu" and type(x) is np.ndarray and x.dtype == dtype and x.flags.c_contiguous:
+        if _fits(x.shape, shape):
+            return x
     dtype = np.dtype(dtype)
     kind = "ints" if dtype.kind == "i" else "floats"
     expected = f"({', '.join(map(str, shape))}{',' if len(shape) == 1 and shape[0] != '...' else ''}) {kind}"
@@ -238,9 +256,8 @@ def tracker_of(x: Any) -> str:
         return ""
     if isinstance(x, Recorded):
         return "tape" if x.live else ""
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(x, torch.Tensor):
-        return "torch" if (x.requires_grad and torch.is_grad_enabled()) or is_transformed(x) else ""
+    if is_tensor(x):
+        return "torch" if is_followed(x) else ""
     return "jax" if _is_traced(x) else ""
 
 
@@ -250,10 +267,10 @@ def imported(x: Any) -> Any:
         return np.asarray(x)
     if isinstance(x, Recorded):
         return x.value
+    if is_tensor(x):
+        return tensor_array(x)
     if compat.is_cupy_array(x):
         return x
-    if compat.is_torch_array(x):
-        return tensor_array(x)
     if compat.is_jax_array(x):
         return _cupy().from_dlpack(x) if library_of(x).device == "cuda" else np.asarray(x)
     if x is None or isinstance(x, (str, bytes)):
@@ -281,6 +298,8 @@ def _fits(actual: tuple[int, ...], shape: tuple[str | int, ...]) -> bool:
         shape = (*shape[:at], *shape[at + 1 :])
     if len(actual) != len(shape):
         return False
+    if actual == shape:
+        return True
     lengths: dict[str, int] = {}
     return all(a == (n if isinstance(n, int) else lengths.setdefault(n, a)) for a, n in zip(actual, shape, strict=True))
 
@@ -290,10 +309,11 @@ def _is_traced(x: Any) -> bool:
     return jax is not None and isinstance(x, jax.core.Tracer)
 
 
-def _torch_device(x: Any) -> str:
-    if x.device.type not in ("cpu", "cuda"):
-        raise DeviceError(f"torch: arrays must be on the device cpu or cuda, got {x.device}")
-    return x.device.type
+@cache
+def _torch_library(device: Any) -> Library:
+    if device.type not in ("cpu", "cuda"):
+        raise DeviceError(f"torch: arrays must be on the device cpu or cuda, got {device}")
+    return Library("torch", device.type, device)
 
 
 def _on_cuda(x: Any) -> bool:

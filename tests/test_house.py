@@ -100,7 +100,7 @@ def test_only_runtime_knows_ctypes_and_nobody_imports_heavy_packages_at_once(pat
 
 
 def test_importing_geomkit_is_light():
-    heavy = (*HEAVY, "trimesh", "matplotlib", "rich", "typer")
+    heavy = (*HEAVY, "scipy", "trimesh", "matplotlib", "rich", "typer")
     program = f"import sys, geomkit; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout == "[]\n"

@@ -1,8 +1,8 @@
 """Every Python block and every command of the README runs as it stands.
 
-Each block of Python runs in a process of its own. Commands run one after another in a folder that has the repository's
-`data` and the files `points.csv` and `rays.csv`. Left out are commands that install (`pip ...`) and the one that runs
-these tests (`pytest`).
+Each block of Python runs in a process of its own, if the library that it shows is there. Commands run one after
+another in a folder that has the repository's `data` and the files `points.csv` and `rays.csv`. Left out are commands
+that install (`pip ...`) and the one that runs these tests (`pytest`).
 """
 
 import os
@@ -47,6 +47,8 @@ def test_blocks_are_of_known_languages():
 
 @pytest.mark.parametrize("text", PYTHON, ids=range(len(PYTHON)))
 def test_python(text, folder):
+    for package in re.findall(r"^import (torch|jax)$", text, re.MULTILINE):
+        pytest.importorskip(package)
     run([sys.executable, "-W", "error", "-c", text], folder)
 
 

@@ -47,16 +47,41 @@ GK_FN double square(Plane a) { return a.x * a.x + a.y * a.y; }
 GK_FN Plane nowhere() { double none = infinity() - infinity(); return {none, none}; }
 GK_FN bool is_somewhere(Plane a) { return a.x == a.x; }
 
-GK_FN Plane pixel_at(const Pixels& pixels, int i) {
-    if (pixels.at) return {pixels.at[2 * (uint64)i], pixels.at[2 * (uint64)i + 1]};
-    int cell = i, x = 0, y = 0;
-    if (pixels.samples > 1) {
-        int each = pixels.samples * pixels.samples, sample = i % each;
-        cell = i / each, x = sample % pixels.samples, y = sample / pixels.samples;
+// LANES points at once: plain loops over them, which the CPU's compiler turns into vector instructions.
+struct Planes {
+    double x[LANES], y[LANES];
+    GK_FN Plane at(int k) const { return {x[k], y[k]}; }
+    GK_FN void set(int k, Plane a) { x[k] = a.x, y[k] = a.y; }
+};
+
+// Pixels first to first + LANES - 1 of a list or a window; beyond `end`, of which nothing is written, the last one again.
+GK_FN Planes pixels_at(const Pixels& pixels, int first, int end) {
+    Planes p;
+    if (pixels.at) {
+        for (int k = 0; k < LANES; ++k) {
+            const real* at = pixels.at + 2 * (uint64)min(first + k, end - 1);
+            p.set(k, {at[0], at[1]});
+        }
+        return p;
+    }
+    int cell = first, x = 0, y = 0, samples = pixels.samples;
+    if (samples > 1) {
+        int sample = first % (samples * samples);
+        cell = first / (samples * samples), x = sample % samples, y = sample / samples;
     }
     int row = cell / pixels.columns, column = cell - row * pixels.columns;
-    double step = pixels.samples;
-    return {pixels.left + column + (x + 0.5) / step, pixels.top + row + (y + 0.5) / step};
+    double step = 1.0 / samples;
+    for (int k = 0; k < LANES; ++k) {
+        p.set(k, {pixels.left + column + (x + 0.5) * step, pixels.top + row + (y + 0.5) * step});
+        if (++x < samples) continue;
+        x = 0;
+        if (++y < samples) continue;
+        y = 0;
+        if (++column < pixels.columns) continue;
+        column = 0;
+        ++row;
+    }
+    return p;
 }
 
 // ---- the lens (Brown 1966, Conrady 1919; terms and order as in OpenCV)
@@ -133,32 +158,61 @@ GK_FN Plane unbent_point(const Camera& c, Plane target) {
     return nowhere();
 }
 
-// ---- pixel to ray
-
-// The point of the image plane that is seen at a pixel, before and behind the lens.
-struct Seen {
-    Plane bent, at;
-};
-
-GK_FN Seen seen_at(const Camera& c, Plane pixel) {
-    Plane p;
-    p.y = (pixel.y - c.cy) / c.fy;
-    p.x = (pixel.x - c.cx - c.skew * p.y) / c.fx;
-    return {p, c.distorted ? unbent_point(c, p) : p};
+// The same of LANES points. A few of Newton's steps with no look at where they lead are enough for nearly all; each lane does
+// the same whatever is in the others, so that a point has the same bits in any company.
+GK_FN Planes unbent_points(const Camera& c, const Planes& target) {
+    if (LANES == 1) {
+        Planes one;
+        one.set(0, unbent_point(c, target.at(0)));
+        return one;
+    }
+    Planes p = target;
+    double moved[LANES], det[LANES];
+    for (int step = 0; step < 5; ++step)
+        for (int k = 0; k < LANES; ++k) {
+            Bent b = bent(c, p.at(k));
+            Plane move = unbent(b, {target.x[k] - b.at.x, target.y[k] - b.at.y});
+            p.x[k] += move.x;
+            p.y[k] += move.y;
+            moved[k] = square(move);
+            det[k] = b.xx * b.yy - b.xy * b.xy;
+        }
+    for (int k = 0; k < LANES; ++k) {
+        double r = square(p.at(k));
+        if (!(moved[k] <= 1e-18 * r && r < c.reach && det[k] > 0)) p.set(k, unbent_point(c, target.at(k)));
+    }
+    return p;
 }
 
-// Given the cotangent of s.at, that of the pixel; adds to those of K and the lens.
-GK_FN Plane adj_seen_at(const Camera& c, const Seen& s, Plane adj, CameraSums& sums) {
+// ---- pixel to ray
+
+// Points of the image plane that are seen at pixels, before and behind the lens.
+struct Seen {
+    Planes bent, at;
+};
+
+GK_FN Seen seen_at(const Camera& c, const Planes& pixels) {
+    Seen s;
+    for (int k = 0; k < LANES; ++k) {
+        s.bent.y[k] = (pixels.y[k] - c.cy) / c.fy;
+        s.bent.x[k] = (pixels.x[k] - c.cx - c.skew * s.bent.y[k]) / c.fx;
+    }
+    s.at = c.distorted ? unbent_points(c, s.bent) : s.bent;
+    return s;
+}
+
+// Given the cotangent of a point of the plane, that of the pixel; adds to those of K and the lens.
+GK_FN Plane adj_seen_at(const Camera& c, Plane before, Plane at, Plane adj, CameraSums& sums) {
     if (c.distorted) {
-        adj = unbent(bent(c, s.at), adj);
-        adj_lens(s.at, {-adj.x, -adj.y}, sums);
+        adj = unbent(bent(c, at), adj);
+        adj_lens(at, {-adj.x, -adj.y}, sums);
     }
     Plane g = {adj.x / c.fx, 0};
     g.y = (adj.y - c.skew * g.x) / c.fy;
-    sums.fx -= g.x * s.bent.x;
-    sums.skew -= g.x * s.bent.y;
+    sums.fx -= g.x * before.x;
+    sums.skew -= g.x * before.y;
     sums.cx -= g.x;
-    sums.fy -= g.y * s.bent.y;
+    sums.fy -= g.y * before.y;
     sums.cy -= g.y;
     return g;
 }
@@ -197,15 +251,15 @@ GK_FN void add_outer(double* pose, Vec3d v, double x, double y, double z, Vec3d 
 
 // Given the cotangents of the ray, that of the pixel. Of the pose it adds up what depends on the pixel: the outer product of
 // (x, y, 1) and the cotangent that it slants, and the other cotangent.
-GK_FN Plane adj_ray_through(const Camera& c, const Seen& s, Vec3d adj_origin, Vec3d adj_direction, CameraSums& sums) {
+GK_FN Plane adj_ray_through(const Camera& c, Plane before, Plane at, Vec3d adj_origin, Vec3d adj_direction, CameraSums& sums) {
     Vec3d slanted = c.orthographic ? adj_origin : adj_direction, other = c.orthographic ? adj_direction : adj_origin;
-    if (!is_somewhere(s.at)) {
+    if (!is_somewhere(at)) {
         add_outer(sums.pose, {0, 0, 0}, 0, 0, 0, other);
         return {0, 0};
     }
-    add_outer(sums.pose, slanted, s.at.x, s.at.y, 1, other);
+    add_outer(sums.pose, slanted, at.x, at.y, 1, other);
     Vec3d adj = adj_to_world(c, slanted);
-    return adj_seen_at(c, s, {adj.x, adj.y}, sums);
+    return adj_seen_at(c, before, at, {adj.x, adj.y}, sums);
 }
 
 // ---- point to pixel

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from geomkit.arrays import Library, Recorded, imported, library_of, precision_of, tracker_of
-from geomkit.autodiff.recording import paused
+from geomkit.autodiff.recording import paused, tapes
 from geomkit.errors import message
 
 if TYPE_CHECKING:
     from geomkit.autodiff.primitive import Primitive
 
 __all__ = ["Call", "Leaf", "is_holder"]
+
+_CONSTANT = frozenset({list, tuple, float, int, str, bool, type(None)})
 
 
 class Leaf(NamedTuple):
@@ -26,7 +29,7 @@ class Leaf(NamedTuple):
 
 def is_holder(x: Any) -> bool:
     """Whether x is a record with an array inside that gradients reach, such as a Mesh."""
-    return hasattr(x, "tracked_array")
+    return hasattr(type(x), "tracked_array")
 
 
 class Call:
@@ -38,48 +41,44 @@ class Call:
         tracker: who follows gradients: "torch", "jax" or "tape".
 
     Attributes:
-        leaves: the arrays that gradients are to reach.
+        arrays: the arguments that are neither numbers, strings nor lists, by name; of records the array inside.
+        leaves: those that gradients are to reach.
         library: that of the results.
         result: what the forward function gave on NumPy or CuPy arrays, once `run`.
     """
 
     def __init__(self, op: Primitive, arguments: dict[str, Any], tracker: str):
         self.op, self.arguments, self.tracker = op, arguments, tracker
-        self.leaves = tuple(self._leaves())
-        self.library = self._library()
         self.result: Any = None
-
-    def _leaves(self) -> list[Leaf]:
-        leaves: list[Leaf] = []
-        if not self.tracker:
-            return leaves
-        sends = self.op.sends
-        for parameter, value in self.arguments.items():
-            array = value.tracked_array if is_holder(value) else value
-            who = tracker_of(array)
-            if not who:
+        own, held, leaves = {}, {}, []
+        for parameter, value in arguments.items():
+            if type(value) in _CONSTANT:
                 continue
-            # jax traces all arguments, whether it wants a gradient or not.
-            if parameter not in sends and self.tracker != "jax":
-                expected = "values that do not track gradients, as none are sent back here"
-                raise TypeError(message(self.op.__name__, parameter, expected, f"an array that {who} follows"))
-            if who != self.tracker:
-                text = f"arrays that {self.tracker} follows, as in another argument"
-                raise TypeError(message(self.op.__name__, parameter, text, f"one that {who} follows"))
-            leaves.append(Leaf(sends.get(parameter, ""), parameter, array))
-        return leaves
+            if is_holder(value):
+                array = held[parameter] = value.tracked_array
+            else:
+                array = own[parameter] = value
+            who = tracker_of(array) if tracker else ""
+            if who:
+                leaves.append(self._leaf(parameter, array, who))
+        self.arrays = own | held
+        self.leaves: tuple[Leaf, ...] = tuple(leaves)
+        self.library: Library = library_of(*self.arrays.values())
 
-    def _library(self) -> Library:
-        own = [value for value in self.arguments.values() if not is_holder(value)]
-        library = library_of(*own)
-        if library.name == "numpy":
-            library = library_of(*(value.tracked_array for value in self.arguments.values() if is_holder(value)))
-        return library
+    def _leaf(self, parameter: str, array: Any, who: str) -> Leaf:
+        sends = self.op.sends
+        # jax traces all arguments, whether it wants a gradient or not.
+        if parameter not in sends and self.tracker != "jax":
+            expected = "values that do not track gradients, as none are sent back here"
+            raise TypeError(message(self.op.__name__, parameter, expected, f"an array that {who} follows"))
+        if who != self.tracker:
+            text = f"arrays that {self.tracker} follows, as in another argument"
+            raise TypeError(message(self.op.__name__, parameter, text, f"one that {who} follows"))
+        return Leaf(sends.get(parameter, ""), parameter, array)
 
     def run(self, values: tuple[Any, ...]) -> Any:
         """The forward function on the values of the leaves; the result is kept."""
-        with paused():
-            self.result = self.op.forward(**self._plain(values))
+        self.result = self._unrecorded(self.op.forward, self._plain(values))
         return self.result
 
     def adjoint(self, values: tuple[Any, ...], cotangents: Any, *, with_result: bool = True) -> list[Any]:
@@ -91,35 +90,55 @@ class Call:
                 arguments[f"adj_{name}"] = imported(cotangent)
         if op.takes_result and with_result and self.result is not None:
             arguments["result"] = self.result
-        with paused():
-            record = op.adjoint(**arguments)
+        record = self._unrecorded(op.adjoint, arguments)
         return [getattr(record, leaf.name) if leaf.name else None for leaf in self.leaves]
+
+    @staticmethod
+    def _unrecorded(function: Callable, arguments: dict[str, Any]) -> Any:
+        if not tapes():
+            return function(**arguments)
+        with paused():
+            return function(**arguments)
 
     def _plain(self, values: tuple[Any, ...]) -> dict[str, Any]:
         """The arguments on NumPy and CuPy arrays."""
-        given = {leaf.parameter: value for leaf, value in zip(self.leaves, values, strict=True)}
-        return {name: plain(value, given.get(name)) for name, value in self.arguments.items()}
+        arguments = self.arguments.copy()
+        for leaf, value in zip(self.leaves, values, strict=True):
+            arguments[leaf.parameter] = plain(arguments[leaf.parameter], value)
+        if len(self.arrays) > len(self.leaves):
+            followed = [leaf.parameter for leaf in self.leaves]
+            for name in self.arrays:
+                if name not in followed:
+                    arguments[name] = plain(arguments[name])
+        return arguments
 
-    def outputs(self) -> list[Any]:
-        """The outputs that carry gradients, as arrays."""
-        with paused():
-            fields = self.op.fields_of(self.result)[: len(self.op.outputs)]
+    def outputs(self, names: tuple[str, ...] | None = None) -> list[Any]:
+        """The outputs that carry gradients, or some of them, as arrays."""
+        names = tuple(self.op.outputs) if names is None else names
+        fields = self._unrecorded(self.op.fields_of, {"result": self.result, "names": names})
         return [np.asarray(x, self.precision) if isinstance(x, float) else x for x in fields]
 
     @property
     def precision(self) -> np.dtype:
-        """The precision of the results: that of the mesh, else that of the first argument."""
-        holders = [value for value in self.arguments.values() if is_holder(value)]
-        return precision_of(holders[0].tracked_array if holders else next(iter(self.arguments.values())))
+        """The precision of the results: that of the first parameter."""
+        first = self.arguments[self.op.parameters[0]]
+        return precision_of(first.tracked_array if is_holder(first) else first)
 
     def length(self, letter: str) -> int:
         """The number that a letter stands for in the shapes of `Primitive.outputs`."""
         arguments = self.arguments
-        if letter == "N":
-            rows = next((arguments[name] for name in ("points", "origins", "pixels") if name in arguments), None)
-            return len(rows) if rows is not None else int(arguments["n"])
-        mesh = arguments["mesh"]
-        return mesh.n_vertices if letter == "V" else mesh.n_faces
+        if letter != "N":
+            return arguments["mesh"].n_vertices if letter == "V" else arguments["mesh"].n_faces
+        if "n" in arguments:
+            n = arguments["n"]
+            if tracker_of(n):
+                expected = "an int of Python, as shapes depend on it"
+                raise TypeError(message(self.op.__name__, "n", expected, f"one that {tracker_of(n)} traces"))
+            return int(n) if isinstance(n, int | np.integer) else 0
+        try:
+            return len(next(arguments[name] for name in ("points", "origins", "pixels") if name in arguments))
+        except TypeError:
+            return 0  # the forward function refuses what has no length
 
     def rebuilt(self, outputs: Any) -> Any:
         """The result for the caller: these outputs, and all else in the caller's library."""

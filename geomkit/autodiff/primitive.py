@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, get_type_hints
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from geomkit.arrays import Library, tracker_of
 from geomkit.autodiff.call import Call, is_holder
 from geomkit.autodiff.recording import innermost
 from geomkit.errors import message
+from geomkit.tensors import is_followed, is_tensor, untraced
 
 __all__ = ["Primitive", "nondifferentiable", "primitive", "primitives"]
 
@@ -32,6 +33,7 @@ class Primitive:
         outputs: outputs that carry gradients, with dtype and shape: "real N 3". Letters are N, the number of queries;
             V and F, the vertices and faces of the mesh; X Y Z, the samples of the grid; ? is known after the call only.
         discrete: outputs that carry none, likewise.
+        early: outputs that are there after the call; the others are made when they are asked for.
         reason: why there are no gradients at all, or "".
     """
 
@@ -46,12 +48,16 @@ class Primitive:
         outputs: Mapping[str, str],
         discrete: Mapping[str, str],
         reason: str = "",
+        late: tuple[str, ...] = (),
     ):
         functools.update_wrapper(self, forward)
         self.forward = forward
         self.differentiable, self.outputs, self.discrete = differentiable, dict(outputs), dict(discrete)
         self.reason = reason
-        self.parameters = tuple(inspect.signature(forward).parameters)
+        self.early = tuple(name for name in outputs if name not in late)
+        parameters = inspect.signature(forward).parameters
+        self.parameters = tuple(parameters)
+        self._required = {name for name, parameter in parameters.items() if parameter.default is parameter.empty}
         # From the argument to the gradient.
         self.sends = {name if name in self.parameters else "mesh": name for name in differentiable}
         self.takes_result = False
@@ -59,9 +65,13 @@ class Primitive:
         primitives()
         Primitive.registry[forward.__name__] = self
 
+    @untraced
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         tracker = "tape" if innermost() is not None else ""
-        for value in (*args, *kwargs.values()):
+        for value in args:
+            if type(value) not in _SIMPLE:
+                tracker = _tracker(value) or tracker
+        for value in kwargs.values():
             if type(value) not in _SIMPLE:
                 tracker = _tracker(value) or tracker
         if not tracker:
@@ -71,31 +81,28 @@ class Primitive:
     def _tracked(self, tracker: str, args: tuple, kwargs: dict[str, Any]) -> Any:
         names = self.parameters[: len(args)]
         arguments = dict(zip(names, args, strict=False)) | kwargs
-        if len(args) > len(names) or len(arguments) < len(args) + len(kwargs) or set(arguments) - set(self.parameters):
+        is_once = len(args) <= len(names) and len(arguments) == len(args) + len(kwargs)
+        if not (is_once and self._required <= set(arguments) <= set(self.parameters)):
             return self.forward(*args, **kwargs)  # Python's own error
         for name, value in arguments.items():
-            if not is_holder(value) and hasattr(value, "vertices") and hasattr(value, "faces"):
+            if type(value) in _SIMPLE or is_tensor(value) or is_holder(value):
+                continue
+            if hasattr(value, "vertices") and hasattr(value, "faces"):
                 arguments[name] = Primitive.as_mesh(value)
         if self.reason:
             return self._untracked(tracker, arguments)
-        if tracker == "tape":
-            from geomkit.autodiff.tape import call_tape as call
-        elif tracker == "torch":
-            from geomkit.autodiff.torch_node import call_torch as call
-        else:
-            from geomkit.autodiff.jax_node import call_jax as call
-        return call(self, arguments)
+        return _node(tracker)(self, arguments)
 
     def _untracked(self, tracker: str, arguments: dict[str, Any]) -> Any:
         """A call that has no gradients: for discrete answers that is no loss."""
         for name, value in arguments.items():
             if _tracker(value) and not self.discrete:
-                got = f"{_tracker(value)} follows gradients through it ({self.reason})"
+                tracker = _tracker(value)
+                # jax traces with and without gradients, and either way there are no numbers here.
+                got = f"one that {tracker} {'traces' if tracker == 'jax' else 'follows'} ({self.reason})"
                 raise TypeError(message(self.__name__, name, "values that do not track gradients", got))
         if tracker == "jax":
-            from geomkit.autodiff.jax_node import call_jax
-
-            return call_jax(self, arguments)
+            return _node("jax")(self, arguments)
         call = Call(self, arguments, "")
         call.run(())
         return call.rebuilt(())
@@ -119,11 +126,11 @@ class Primitive:
         """Whether there is an adjoint, or a reason for having none."""
         return self._adjoint is not None or bool(self.reason)
 
-    def fields_of(self, result: Any) -> list[Any]:
-        """The outputs that carry gradients, then those that carry none, out of what the forward function returned."""
+    def fields_of(self, result: Any, names: tuple[str, ...] | None = None) -> list[Any]:
+        """Outputs by name out of what the forward function returned; else all, those that carry gradients first."""
         if _is_bare(result):
             return [result]
-        return [getattr(result, name) for name in (*self.outputs, *self.discrete)]
+        return [getattr(result, name) for name in ((*self.outputs, *self.discrete) if names is None else names)]
 
     def rebuilt(self, result: Any, outputs: Mapping[str, Any], library: Library) -> Any:
         """The same result with other outputs, and all else in another library."""
@@ -136,7 +143,7 @@ class Primitive:
 
     def assembled(self, fields: dict[str, Any]) -> Any:
         """A result of nothing but its fields: there are no numbers yet."""
-        record = get_type_hints(self.forward)["return"]
+        record: Any = self.forward.__globals__.get(self.forward.__annotations__["return"])
         if hasattr(record, "assembled"):
             return record.assembled(fields)
         return record(**fields) if hasattr(record, "_fields") else next(iter(fields.values()))
@@ -148,10 +155,19 @@ class Primitive:
 
 
 def primitive(
-    *, differentiable: tuple[str, ...], outputs: Mapping[str, str], discrete: Mapping[str, str] | None = None
+    *,
+    differentiable: tuple[str, ...],
+    outputs: Mapping[str, str],
+    discrete: Mapping[str, str] | None = None,
+    late: tuple[str, ...] = (),
 ) -> Callable[[Callable], Primitive]:
-    """Declare a forward function as a primitive; `define_adjoint` has to follow. See `Primitive` for the arguments."""
-    return lambda forward: Primitive(forward, differentiable, outputs, discrete or {})
+    """Declare a forward function as a primitive; `define_adjoint` has to follow.
+
+    Args:
+        differentiable, outputs, discrete: as in `Primitive`.
+        late: outputs that the result makes when they are asked for.
+    """
+    return lambda forward: Primitive(forward, differentiable, outputs, discrete or {}, late=late)
 
 
 def nondifferentiable(reason: str, *, discrete: Mapping[str, str] | None = None) -> Callable[[Callable], Primitive]:
@@ -176,9 +192,23 @@ def primitives() -> dict[str, Primitive]:
     return Primitive.registry
 
 
+@functools.cache
+def _node(tracker: str) -> Callable[[Primitive, dict[str, Any]], Any]:
+    """What runs a primitive that something follows gradients through."""
+    if tracker == "tape":
+        from geomkit.autodiff.tape import call_tape as call
+    elif tracker == "torch":
+        from geomkit.autodiff.torch_node import call_torch as call
+    else:
+        from geomkit.autodiff.jax_node import call_jax as call
+    return call
+
+
 def _tracker(value: Any) -> str:
     if type(value) in _SIMPLE:
         return ""
+    if is_tensor(value):
+        return "torch" if is_followed(value) else ""
     if is_holder(value):
         return value.tracker
     if hasattr(value, "vertices") and hasattr(value, "faces"):

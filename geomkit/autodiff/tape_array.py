@@ -2,21 +2,42 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import itertools
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from geomkit.arrays import Recorded, frozen
-from geomkit.autodiff.recording import innermost
-from geomkit.autodiff.tape_functions import PASSED_THROUGH, RULES, UFUNCS, Rule, astype, take
+from geomkit.autodiff.recording import innermost, recordings, tapes
+from geomkit.autodiff.tape_functions import PASSED_THROUGH, RULES, UFUNCS, USE_VALUES, Rule, astype, take
 from geomkit.errors import message
 
-__all__ = ["Node", "TapeArray"]
+__all__ = ["Node", "TapeArray", "Watched", "on_tape"]
+
+LOOKED_AT = 1000  # nodes, to tell what an array was made of that leaves the tape
 
 _number = itertools.count(1)
+
+
+class Watched:
+    """An array that somebody may write into, and what it was."""
+
+    def __init__(self, array: Any):
+        self.array, self.digest = array, _digest(array)
+
+    @staticmethod
+    def needed(array: Any) -> bool:
+        """Whether anybody can write into the array."""
+        return not isinstance(array, np.ndarray) or array.flags.writeable or array.base is not None
+
+    def check(self, op: str, argument: str) -> None:
+        """Raise a ValueError, in the name of an op that reads it, if the array has been written to since."""
+        if _digest(self.array) != self.digest:
+            raise ValueError(message(op, argument, "the values that were recorded", "an array written to since"))
 
 
 class Node:
@@ -27,7 +48,8 @@ class Node:
         inputs: arrays it was computed from.
         arguments: the name of each input.
         backward: from the cotangents of its outputs, None for zero, to those of its inputs.
-        left: how one of its outputs left the tape, or "".
+        constants: what else its derivative is made of, by the name of the argument.
+        recordings: what it belongs to; an array that was there before belongs to none.
     """
 
     def __init__(
@@ -37,21 +59,26 @@ class Node:
         arguments: tuple[str, ...] = (),
         backward: Callable[[list[Any]], Any] | None = None,
         n_outputs: int = 1,
+        constants: tuple[tuple[str, Watched], ...] = (),
     ):
         self.name, self.inputs, self.arguments, self.backward = name, inputs, arguments, backward
-        self.n_outputs, self.left = n_outputs, ""
+        self.n_outputs, self.constants = n_outputs, constants
         self.number = next(_number)
-        self._watched: tuple[Any, int] | None = None
+        self.recordings = recordings() if backward is not None else frozenset()
+        self.watched: Watched | None = None
 
-    def watch(self, array: Any) -> None:
-        """Remember what the array is now, if anybody can write into it."""
-        if not isinstance(array, np.ndarray) or array.flags.writeable or array.base is not None:
-            self._watched = array, _digest(array)
-
-    def check(self, op: str, argument: str) -> None:
-        """Raise a ValueError, in the name of an op that reads it, if the array has been written to since."""
-        if self._watched is not None and _digest(self._watched[0]) != self._watched[1]:
-            raise ValueError(message(op, argument, "the values recorded", "an array written to since"))
+    def left(self, how: str) -> None:
+        """Remember how an output left the tape, for the error that may follow; arrays are not kept for it."""
+        if not tapes():
+            return
+        made_of, pending = set(), [self]
+        while pending and len(made_of) < LOOKED_AT:
+            node = pending.pop()
+            if node.number not in made_of:
+                made_of.add(node.number)
+                pending += [x.node for x in node.inputs]
+        for tape in tapes():
+            tape.departures.append((self.name, how, made_of))
 
 
 class TapeArray(Recorded):
@@ -70,16 +97,24 @@ class TapeArray(Recorded):
         self.value, self.node, self.index = value, node, index
 
     @classmethod
-    def leaf(cls, array: Any) -> TapeArray:
-        """An array that was there before the tape."""
-        node = Node(f"an array {array.shape} {array.dtype}")
-        node.watch(array)
+    def leaf(cls, array: Any, private: bool = False) -> TapeArray:
+        """An array that was there before the recording."""
+        node = Node("watch")
+        if isinstance(array, Recorded):
+            array = array.value
+        elif Watched.needed(array) and not (private and isinstance(array, np.ndarray)):
+            node.watched = Watched(array)
         return cls(array, node)
 
     @property
     def live(self) -> bool:
         """Whether a tape is recording what is computed from it."""
         return innermost() is not None
+
+    @property
+    def private(self) -> bool:
+        """Whether nobody can write into the value."""
+        return self.node.watched is None
 
     @property
     def namespace(self) -> Any:
@@ -94,26 +129,28 @@ class TapeArray(Recorded):
 
     def detach(self) -> Any:
         """The value, to be used as a constant."""
-        self.node.left = "detach()"
+        self.node.left("detach()")
         return self.value
 
     def item(self) -> float:
         """The value of an array of one element."""
+        self.node.left("item()")
         return self.value.item()
 
     def tolist(self) -> Any:
         """The value as lists of numbers."""
+        self.node.left("tolist()")
         return self.value.tolist()
 
     def astype(self, dtype: Any) -> Any:
         """In another precision; as integers or booleans, off the tape."""
         if np.dtype(dtype).kind != "f":
-            self.node.left = f"astype({np.dtype(dtype)})"
+            self.node.left(f"astype({np.dtype(dtype)})")
             return self.value.astype(dtype)
         return _record("astype", astype, (self, dtype), {})
 
     def __getitem__(self, key: Any) -> Any:
-        key = tuple(k.value if isinstance(k, Recorded) else k for k in key) if isinstance(key, tuple) else key
+        key = tuple(map(_value, key)) if isinstance(key, tuple) else _value(key)
         return _record("indexing", take, (self, key), {})
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -230,7 +267,11 @@ class TapeArray(Recorded):
     def __bool__(self) -> bool:
         return bool(self.value)
 
+    def __iter__(self) -> Iterator[Any]:
+        return (self[k] for k in range(len(self)))
+
     def __float__(self) -> float:
+        self.node.left("float()")
         return float(self.value)
 
     def __format__(self, spec: str) -> str:
@@ -239,73 +280,123 @@ class TapeArray(Recorded):
     def __repr__(self) -> str:
         return f"TapeArray({self.value!r}, made by {self.node.name})"
 
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or not hasattr(np.ndarray, name):
+            raise AttributeError(f"'TapeArray' object has no attribute {name!r}")
+        raise AttributeError(str(_unknown(f"ndarray.{name}", {})))
+
     # ---- NumPy
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        self.node.left = "a function that takes plain arrays, such as numpy.asarray"
+        self.node.left("numpy.asarray, or what else takes plain arrays")
         return np.array(self.value, dtype=dtype, copy=copy)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if "out" in kwargs:
+            raise TypeError(message(ufunc.__name__, "out", "no writing where a TapeArray takes part", "an array"))
         if not self.live or ufunc.nout == 1 and ufunc.types and all(t.endswith("?") for t in ufunc.types):
-            return getattr(ufunc, method)(*map(_value, inputs), **kwargs)
+            return getattr(ufunc, method)(*map(_value, inputs), **{name: _value(x) for name, x in kwargs.items()})
         if method != "__call__" or kwargs or ufunc not in UFUNCS:
             raise _unknown(ufunc.__name__ + ("" if method == "__call__" else f".{method}"), kwargs)
         return _apply(ufunc, inputs, {})
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if not self.live or function in PASSED_THROUGH:
-            return function(*_values(args), **{name: _value(x) for name, x in kwargs.items()})
+            return function(*map(_plain, args), **{name: _plain(x) for name, x in kwargs.items()})
         return _apply(function, args, kwargs)
+
+
+def on_tape(x: TapeArray) -> TapeArray:
+    """x as what is recorded now knows it: an array of another recording has no history in this one."""
+    tape = innermost()
+    known, now = x.node.recordings, recordings()
+    if tape is None or known is now or not known or known & now:
+        return x
+    return tape.watch(x)
 
 
 def _apply(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     if function not in RULES:
         raise _unknown(function.__name__, {})
-    return _record(function.__name__, RULES[function], tuple(args), kwargs)
+    return _record(function.__name__, RULES[function], args, kwargs)
 
 
-def _record(name: str, rule: Rule, args: tuple, kwargs: dict[str, Any]) -> Any:
+def _record(name: str, rule: Rule, args: Any, kwargs: dict[str, Any]) -> Any:
     """Run a rule; what it gives is a TapeArray while a tape records."""
-    flat = [x for arg in args for x in (arg if isinstance(arg, (list, tuple)) else (arg,))]
-    arrays = [x for x in flat if isinstance(x, TapeArray)]
-    xp = arrays[0].namespace
-    plain = _values(args)
-    try:
-        value, back = rule(xp, *plain, **{name: _value(x) for name, x in kwargs.items()})
-    except TypeError as error:
-        if "unexpected keyword" in str(error) or "positional argument" in str(error):
-            raise _unknown(name, kwargs) from error
-        raise
+    args, options = _bound(name, rule, args, kwargs)
+    # Of each array on the tape: which argument it is, or is in, and where.
+    places: list[tuple[int, int | None, TapeArray]] = []
+    for k, x in enumerate(args):
+        if isinstance(x, TapeArray):
+            places.append((k, None, on_tape(x)))
+        elif isinstance(x, (list, tuple)):
+            places += [(k, j, on_tape(element)) for j, element in enumerate(x) if isinstance(element, TapeArray)]
+    plain = [_plain(x) for x in args]
+    xp = _namespace(places[0][2].value)
+    value, back = rule(xp, *plain, **options)
     value = xp.asarray(value)
     if innermost() is None:
         return value
     if value.dtype.kind != "f":
         raise TypeError(message(name, "x", "floats on a tape", f"a result of {value.dtype}"))
+    # A view of an array that others may write into would change with it.
+    if any(not x.private and xp.may_share_memory(value, x.value) for _, _, x in places):
+        value = value.copy()
 
     def backward(cotangents: list[Any]) -> list[Any]:
-        gradients = back(cotangents[0])
-        one_each = [
-            g for x, g in zip(args, gradients, strict=False) for g in (g if isinstance(x, (list, tuple)) else (g,))
-        ]
-        return [g for x, g in zip(flat, one_each, strict=False) if isinstance(x, TapeArray)]
+        gradients = {k: back(cotangents[0], k) for k in {k for k, _, _ in places}}
+        return [gradients[k] if j is None else gradients[k][j] for k, j, _ in places]
 
-    names = tuple(f"argument {k}" for k, x in enumerate(flat) if isinstance(x, TapeArray))
-    return TapeArray(frozen(value.view()), Node(name, tuple(arrays), names, backward))
+    names = list(_parameters(rule)[0])
+    arguments = tuple(names[k] if j is None else f"{names[k]}[{j}]" for k, j, _ in places)
+    constants = tuple(_constants(names, plain, args)) if rule in USE_VALUES else ()
+    node = Node(name, tuple(x for _, _, x in places), arguments, backward, 1, constants)
+    return TapeArray(frozen(value.view()), node)
+
+
+def _bound(name: str, rule: Rule, args: Any, kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """A rule's arguments in their order, and those that must be named."""
+    known, named = _parameters(rule)
+    if not kwargs and len(args) == len(known):
+        return list(args), kwargs
+    missing = list(known)[len(args) :]
+    if len(args) > len(known) or not kwargs.keys() <= {*missing, *named}:
+        raise _unknown(name, kwargs)
+    bound = [*args, *(kwargs.get(parameter, known[parameter]) for parameter in missing)]
+    if any(x is inspect.Parameter.empty for x in bound):
+        raise _unknown(name, kwargs)
+    return bound, {parameter: x for parameter, x in kwargs.items() if parameter in named}
+
+
+def _constants(names: list[str], plain: list[Any], args: list[Any]) -> Iterator[tuple[str, Watched]]:
+    for name, x, given in zip(names, plain, args, strict=True):
+        for element in x if isinstance(x, tuple) else (x,):
+            is_array = hasattr(element, "flags") and not isinstance(element, np.generic)
+            if is_array and not isinstance(given, TapeArray) and Watched.needed(element):
+                yield name, Watched(element)
+
+
+@functools.cache
+def _parameters(rule: Rule) -> tuple[dict[str, Any], frozenset[str]]:
+    """A rule's arguments with their defaults, and those that must be named."""
+    parameters = list(inspect.signature(rule).parameters.values())[1:]
+    named = frozenset(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+    return {p.name: p.default for p in parameters if p.name not in named}, named
 
 
 def _unknown(name: str, options: dict[str, Any]) -> TypeError:
     known = ", ".join(sorted(f.__name__ for f in RULES))
     called = name + (f"({', '.join(options)}=)" if options else "")
-    expected = f"a function that is recorded ({known}), or plain arrays: x.detach()"
-    return TypeError(message("Tape", called, expected, "an array on a tape"))
+    expected = f"one of {known}, or plain arrays (x.detach())"
+    return TypeError(message("Tape", called, expected, "a call that is not recorded"))
 
 
 def _value(x: Any) -> Any:
     return x.value if isinstance(x, Recorded) else x
 
 
-def _values(args: Any) -> list[Any]:
-    return [type(x)(map(_value, x)) if isinstance(x, (list, tuple)) else _value(x) for x in args]
+def _plain(x: Any) -> Any:
+    return type(x)([_value(element) for element in x]) if type(x) in (list, tuple) else _value(x)
 
 
 def _namespace(array: Any) -> Any:

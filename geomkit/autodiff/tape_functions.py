@@ -1,52 +1,63 @@
 """The array functions that a tape records, each with its derivative.
 
-A rule takes the arrays' namespace (NumPy or CuPy), the arguments as arrays and numbers, and returns the value and the
-function from its cotangent to those of the arguments, in their order; a list of arrays has a list of cotangents.
+A rule takes the arrays' namespace (NumPy or CuPy) and the arguments, as arrays and numbers, in NumPy's order. It
+returns the value, and the function from the value's cotangent and the number of an argument to that argument's
+cotangent; for a list of arrays, to theirs.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-__all__ = ["PASSED_THROUGH", "RULES", "UFUNCS"]
+from geomkit.arrays import to_host
+from geomkit.errors import message
 
-Rule = Callable[..., tuple[Any, Callable[[Any], tuple[Any, ...]]]]
+__all__ = ["PASSED_THROUGH", "RULES", "UFUNCS", "USE_VALUES", "Back", "Rule", "astype", "take"]
 
-UNARY: dict[np.ufunc, tuple[str, Callable[..., Any]]] = {
-    np.negative: ("negative", lambda xp, g, y, x: -g),
-    np.positive: ("positive", lambda xp, g, y, x: g),
-    np.absolute: ("absolute", lambda xp, g, y, x: g * xp.sign(x)),
-    np.square: ("square", lambda xp, g, y, x: 2 * g * x),
+Back = Callable[[Any, int], Any]
+Rule = Callable[..., tuple[Any, Back]]
+
+UNARY: dict[np.ufunc, Callable[..., Any]] = {
+    np.negative: lambda xp, g, y, x: -g,
+    np.positive: lambda xp, g, y, x: g,
+    np.absolute: lambda xp, g, y, x: g * xp.sign(x),
+    np.square: lambda xp, g, y, x: 2 * g * x,
     # (At 0 the slope is infinite, and what is constant there would get 0 times infinity.)
-    np.sqrt: ("sqrt", lambda xp, g, y, x: xp.where(g == 0, 0, g / xp.where(g == 0, 1, 2 * y))),
-    np.exp: ("exp", lambda xp, g, y, x: g * y),
-    np.log: ("log", lambda xp, g, y, x: g / x),
-    np.sin: ("sin", lambda xp, g, y, x: g * xp.cos(x)),
-    np.cos: ("cos", lambda xp, g, y, x: -g * xp.sin(x)),
-    np.tanh: ("tanh", lambda xp, g, y, x: g * (1 - y * y)),
+    np.sqrt: lambda xp, g, y, x: xp.where(g == 0, 0, g / xp.where(g == 0, 1, 2 * y)),
+    np.exp: lambda xp, g, y, x: g * y,
+    np.log: lambda xp, g, y, x: g / x,
+    np.sin: lambda xp, g, y, x: g * xp.cos(x),
+    np.cos: lambda xp, g, y, x: -g * xp.sin(x),
+    np.tanh: lambda xp, g, y, x: g * (1 - y * y),
 }
+
+
+def _slope_of_base(xp: Any, g: Any, y: Any, a: Any, b: Any) -> Any:
+    if isinstance(b, (int, float)):
+        return 0 * g if b == 0 else g * (b * a ** (b - 1))
+    return g * xp.where(b == 0, 0, b * a ** xp.where(b == 0, 1, b - 1))
+
+
+def _slope_of_exponent(xp: Any, g: Any, y: Any, a: Any, b: Any) -> Any:
+    if isinstance(a, (int, float)):
+        return g * y * (math.log(a) if a > 0 else 0)
+    return g * y * xp.log(xp.where(a > 0, a, 1))
+
 
 # Of equal arguments the first is the one that max and min take.
-BINARY: dict[np.ufunc, tuple[str, Callable[..., Any]]] = {
-    np.add: ("add", lambda xp, g, y, a, b: (g, g)),
-    np.subtract: ("subtract", lambda xp, g, y, a, b: (g, -g)),
-    np.multiply: ("multiply", lambda xp, g, y, a, b: (g * b, g * a)),
-    np.true_divide: ("true_divide", lambda xp, g, y, a, b: (g / b, -g * y / b)),
-    np.power: ("power", lambda xp, g, y, a, b: (_slope_of_base(xp, g, a, b), _slope_of_exponent(xp, g, y, a))),
-    np.maximum: ("maximum", lambda xp, g, y, a, b: (g * (a >= b), g * (a < b))),
-    np.minimum: ("minimum", lambda xp, g, y, a, b: (g * (a <= b), g * (a > b))),
+BINARY: dict[np.ufunc, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    np.add: (lambda xp, g, y, a, b: g, lambda xp, g, y, a, b: g),
+    np.subtract: (lambda xp, g, y, a, b: g, lambda xp, g, y, a, b: -g),
+    np.multiply: (lambda xp, g, y, a, b: g * b, lambda xp, g, y, a, b: g * a),
+    np.true_divide: (lambda xp, g, y, a, b: g / b, lambda xp, g, y, a, b: -g * y / b),
+    np.power: (_slope_of_base, _slope_of_exponent),
+    np.maximum: (lambda xp, g, y, a, b: xp.where(a < b, 0, g), lambda xp, g, y, a, b: xp.where(a < b, g, 0)),
+    np.minimum: (lambda xp, g, y, a, b: xp.where(a > b, 0, g), lambda xp, g, y, a, b: xp.where(a > b, g, 0)),
 }
-
-
-def _slope_of_base(xp: Any, g: Any, a: Any, b: Any) -> Any:
-    return g * xp.where(xp.equal(b, 0), 0, b * a ** xp.where(xp.equal(b, 0), 1, b - 1))
-
-
-def _slope_of_exponent(xp: Any, g: Any, y: Any, a: Any) -> Any:
-    return g * y * xp.log(xp.where(xp.greater(a, 0), a, 1))
 
 
 def _summed(g: Any, like: Any) -> Any:
@@ -58,171 +69,196 @@ def _summed(g: Any, like: Any) -> Any:
     return g.sum(axis=axes, keepdims=True) if axes else g
 
 
-def _unary(entry: tuple[str, Callable[..., Any]]) -> Rule:
-    name, slope = entry
-
-    def rule(xp: Any, x: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
-        y = getattr(xp, name)(x)
-        return y, lambda g: (slope(xp, g, y, x),)
+def _unary(ufunc: np.ufunc, slope: Callable[..., Any]) -> Rule:
+    def rule(xp: Any, x: Any) -> tuple[Any, Back]:
+        y = getattr(xp, ufunc.__name__)(x)
+        return y, lambda g, k: slope(xp, g, y, x)
 
     return rule
 
 
-def _binary(entry: tuple[str, Callable[..., Any]]) -> Rule:
-    name, slopes = entry
-
-    def rule(xp: Any, a: Any, b: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
-        y = getattr(xp, name)(a, b)
-
-        def back(g: Any) -> tuple[Any, ...]:
-            to_a, to_b = slopes(xp, g, y, a, b)
-            return _summed(to_a, a), _summed(to_b, b)
-
-        return y, back
+def _binary(ufunc: np.ufunc, slopes: tuple[Callable[..., Any], Callable[..., Any]]) -> Rule:
+    def rule(xp: Any, a: Any, b: Any) -> tuple[Any, Back]:
+        a, b = _operand(xp, a), _operand(xp, b)
+        y = getattr(xp, ufunc.__name__)(a, b)
+        return y, lambda g, k: _summed(slopes[k](xp, g, y, a, b), (a, b)[k])
 
     return rule
 
 
-def _matmul(xp: Any, a: Any, b: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
-    def back(g: Any) -> tuple[Any, ...]:
+def _operand(xp: Any, x: Any) -> Any:
+    return xp.asarray(x) if isinstance(x, (list, tuple)) else x
+
+
+def _matmul(xp: Any, a: Any, b: Any) -> tuple[Any, Back]:
+    a, b = _operand(xp, a), _operand(xp, b)
+
+    def back(g: Any, k: int) -> Any:
         # A vector is a row to the left and a column to the right.
         left, right = (a[None] if a.ndim == 1 else a), (b[:, None] if b.ndim == 1 else b)
-        g = xp.expand_dims(g, -2) if a.ndim == 1 else g
         g = xp.expand_dims(g, -1) if b.ndim == 1 else g
-        to_a, to_b = g @ xp.swapaxes(right, -1, -2), xp.swapaxes(left, -1, -2) @ g
-        return _summed(to_a, left).reshape(a.shape), _summed(to_b, right).reshape(b.shape)
+        g = xp.expand_dims(g, -2) if a.ndim == 1 else g
+        if k == 0:
+            return _summed(g @ xp.swapaxes(right, -1, -2), left).reshape(a.shape)
+        return _summed(xp.swapaxes(left, -1, -2) @ g, right).reshape(b.shape)
 
     return xp.matmul(a, b), back
 
 
-def _dot(xp: Any, a: Any, b: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
+def _dot(xp: Any, a: Any, b: Any) -> tuple[Any, Back]:
     if np.ndim(a) > 2 or np.ndim(b) > 2:
-        raise TypeError("dot: expected at most two dimensions on a tape (use matmul)")
+        got = f"{np.ndim(a)} and {np.ndim(b)} (use matmul)"
+        raise TypeError(message("dot", "a, b", "at most two dimensions on a tape", got))
     return (RULES[np.multiply] if 0 in (np.ndim(a), np.ndim(b)) else _matmul)(xp, a, b)
 
 
-def _sum(xp: Any, x: Any, axis: Any = None, *, keepdims: bool = False) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
+def _sum(xp: Any, x: Any, axis: Any = None, *, keepdims: bool = False) -> tuple[Any, Back]:
     y = xp.sum(x, axis=axis, keepdims=keepdims)
-    return y, lambda g: (xp.broadcast_to(_spread(xp, g, x, axis, keepdims), x.shape),)
+    return y, lambda g, k: xp.broadcast_to(_spread(g, x, axis), x.shape)
 
 
-def _mean(xp: Any, x: Any, axis: Any = None, *, keepdims: bool = False) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
+def _mean(xp: Any, x: Any, axis: Any = None, *, keepdims: bool = False) -> tuple[Any, Back]:
     y = xp.mean(x, axis=axis, keepdims=keepdims)
     share = max(y.size, 1) / max(x.size, 1)
-    return y, lambda g: (xp.broadcast_to(_spread(xp, g * share, x, axis, keepdims), x.shape),)
+    return y, lambda g, k: xp.broadcast_to(_spread(g * share, x, axis), x.shape)
 
 
-def _extreme(name: str, first: str) -> Rule:
+def _extreme(name: str) -> Rule:
     """The one of lowest index among equals."""
 
-    def rule(
-        xp: Any, x: Any, axis: int | None = None, *, keepdims: bool = False
-    ) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
+    def rule(xp: Any, x: Any, axis: int | None = None, *, keepdims: bool = False) -> tuple[Any, Back]:
         if isinstance(axis, tuple):
-            raise TypeError(f"{name}: expected one axis or None on a tape, got {axis}")
+            raise TypeError(message(name, "axis", "one axis or None on a tape", str(axis)))
         y = getattr(xp, name)(x, axis=axis, keepdims=keepdims)
 
-        def back(g: Any) -> tuple[Any, ...]:
-            flat, k = (x.reshape(-1), 0) if axis is None else (x, axis)
-            at = xp.expand_dims(getattr(xp, first)(flat, axis=k), k)
-            out = xp.zeros(flat.shape, x.dtype)
-            # (CuPy's put_along_axis is young; a comparison does.)
-            place = xp.arange(flat.shape[k]).reshape([-1 if j == k % flat.ndim else 1 for j in range(flat.ndim)])
-            spread = _spread(xp, g, flat, k, keepdims and axis is not None)
-            return (xp.where(place == at, spread, out).reshape(x.shape),)
+        def back(g: Any, _: int) -> Any:
+            flat, k = (x.reshape(-1), 0) if axis is None or x.ndim == 0 else (x, axis % x.ndim)
+            at = xp.expand_dims(getattr(xp, f"arg{name}")(flat, axis=k), k)
+            place = xp.arange(flat.shape[k]).reshape([-1 if j == k else 1 for j in range(flat.ndim)])
+            return xp.where(place == at, _spread(g, flat, k), 0).reshape(x.shape)
 
         return y, back
 
     return rule
 
 
-def _spread(xp: Any, g: Any, x: Any, axis: Any, keepdims: bool) -> Any:
+def _spread(g: Any, x: Any, axis: Any) -> Any:
     """The cotangent of a reduction, with the reduced axes of length one again."""
     if axis is None:
         return g.reshape((1,) * x.ndim)
-    if keepdims:
-        return g
-    axes = {k % x.ndim for k in (axis if isinstance(axis, tuple) else (axis,))}
+    axes = {k % max(x.ndim, 1) for k in (axis if isinstance(axis, tuple) else (axis,))}
     return g.reshape([1 if k in axes else n for k, n in enumerate(x.shape)])
 
 
-def _norm(
-    xp: Any, x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False
-) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
-    if ord not in (None, 2, "fro") or (ord == 2 and axis is None and x.ndim != 1):
-        raise TypeError(f"linalg.norm: expected the Euclidean norm on a tape, got ord={ord!r}")
-    y = xp.sqrt(xp.sum(x * x, axis=axis, keepdims=keepdims))
+def _norm(xp: Any, x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> tuple[Any, Back]:
+    n_axes = len(axis) if isinstance(axis, tuple) else x.ndim if axis is None else 1
+    if not (ord is None or (ord == 2 and n_axes == 1) or (ord == "fro" and n_axes == 2)):
+        raise TypeError(message("linalg.norm", "ord", "the Euclidean norm on a tape", f"{ord!r} over {n_axes} axes"))
+    y = xp.linalg.norm(x, ord, axis, keepdims)
 
-    def back(g: Any) -> tuple[Any, ...]:
+    def back(g: Any, k: int) -> Any:
         # A zero vector has no direction and sends 0.
         scale = xp.where(y > 0, g / xp.where(y > 0, y, 1), 0)
-        return (x * _spread(xp, scale, x, axis, keepdims),)
+        return x * _spread(scale, x, axis)
 
     return y, back
 
 
-def _where(xp: Any, condition: Any, a: Any, b: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
-    def back(g: Any) -> tuple[Any, ...]:
-        return None, _summed(xp.where(condition, g, 0), a), _summed(xp.where(condition, 0, g), b)
+def _where(xp: Any, condition: Any, x: Any, y: Any) -> tuple[Any, Back]:
+    condition, x, y = (_operand(xp, value) for value in (condition, x, y))
 
-    return xp.where(condition, a, b), back
+    def back(g: Any, k: int) -> Any:
+        if k == 0:
+            return None
+        return _summed(xp.where(condition, g, 0), x) if k == 1 else _summed(xp.where(condition, 0, g), y)
+
+    return xp.where(condition, x, y), back
 
 
-def _clip(xp: Any, x: Any, a_min: Any = None, a_max: Any = None) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
+def _clip(xp: Any, x: Any, a_min: Any = None, a_max: Any = None) -> tuple[Any, Back]:
+    """On a bound, the derivative is that of x; where the bounds are crossed, a_max rules."""
+    x, a_min, a_max = (_operand(xp, value) for value in (x, a_min, a_max))
     y = xp.clip(x, a_min, a_max)
-    return y, lambda g: (g * (y == x),)
+
+    def back(g: Any, k: int) -> Any:
+        high = False if a_max is None else (x if a_min is None else xp.maximum(x, a_min)) > a_max
+        low = False if a_min is None else (x < a_min) & ~xp.asarray(high)
+        free = ~(xp.asarray(low) | high)
+        return _summed(xp.where((free, low, high)[k], g, 0), (x, a_min, a_max)[k])
+
+    return y, back
 
 
-def _shape(name: str) -> Rule:
-    """A function that moves elements about one to one and knows no more than their shape."""
-
-    def rule(xp: Any, x: Any, *args: Any, **kwargs: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
-        return getattr(xp, name)(x, *args, **kwargs), lambda g: (g.reshape(x.shape),)
-
-    return rule
+def _reshape(xp: Any, x: Any, shape: Any) -> tuple[Any, Back]:
+    return xp.reshape(x, shape), lambda g, k: g.reshape(x.shape)
 
 
-def _transpose(xp: Any, x: Any, axes: Any = None) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
+def _ravel(xp: Any, x: Any) -> tuple[Any, Back]:
+    return xp.ravel(x), lambda g, k: g.reshape(x.shape)
+
+
+def _squeeze(xp: Any, x: Any, axis: Any = None) -> tuple[Any, Back]:
+    return xp.squeeze(x, axis), lambda g, k: g.reshape(x.shape)
+
+
+def _expand_dims(xp: Any, x: Any, axis: Any) -> tuple[Any, Back]:
+    return xp.expand_dims(x, axis), lambda g, k: g.reshape(x.shape)
+
+
+def _transpose(xp: Any, x: Any, axes: Any = None) -> tuple[Any, Back]:
     back = None if axes is None else np.argsort([k % x.ndim for k in axes]).tolist()
-    return xp.transpose(x, axes), lambda g: (xp.transpose(g, back),)
+    return xp.transpose(x, axes), lambda g, k: xp.transpose(g, back)
 
 
-def _broadcast_to(xp: Any, x: Any, shape: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
-    return xp.broadcast_to(x, shape), lambda g: (_summed(g, x),)
+def _broadcast_to(xp: Any, x: Any, shape: Any) -> tuple[Any, Back]:
+    return xp.broadcast_to(x, shape), lambda g, k: _summed(g, x)
 
 
-def _concatenate(xp: Any, arrays: Any, axis: int = 0) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
+def _concatenate(xp: Any, arrays: Any, axis: int | None = 0) -> tuple[Any, Back]:
+    if axis is None:
+        raise TypeError(message("concatenate", "axis", "a number on a tape (ravel the arrays first)", "None"))
+    arrays = [xp.asarray(x) for x in arrays]
     ends = np.cumsum([x.shape[axis] for x in arrays])[:-1].tolist()
-    return xp.concatenate(arrays, axis=axis), lambda g: (xp.split(g, ends, axis=axis),)
+    return xp.concatenate(arrays, axis=axis), lambda g, k: xp.split(g, ends, axis=axis)
 
 
-def _stack(xp: Any, arrays: Any, axis: int = 0) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
-    def back(g: Any) -> tuple[Any, ...]:
-        return ([xp.take(g, k, axis=axis) for k in range(len(arrays))],)
-
-    return xp.stack(arrays, axis=axis), back
+def _stack(xp: Any, arrays: Any, axis: int = 0) -> tuple[Any, Back]:
+    arrays = [xp.asarray(x) for x in arrays]
+    return xp.stack(arrays, axis=axis), lambda g, k: [xp.take(g, j, axis=axis) for j in range(len(arrays))]
 
 
-def astype(xp: Any, x: Any, dtype: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
+def astype(xp: Any, x: Any, dtype: Any) -> tuple[Any, Back]:
     """To another precision."""
-    return x.astype(dtype), lambda g: (g.astype(x.dtype),)
+    return x.astype(dtype), lambda g, k: g.astype(x.dtype)
 
 
-def take(xp: Any, x: Any, key: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
+def take(xp: Any, x: Any, key: Any) -> tuple[Any, Back]:
     """Indexing of any kind; cotangents of an element that is taken twice add up."""
 
-    def back(g: Any) -> tuple[Any, ...]:
-        # Summed in order: float atomics would give other bits each time.
-        place = xp.arange(x.size).reshape(x.shape)[key].reshape(-1)
-        total = xp.bincount(place, weights=g.reshape(-1).astype(np.float64), minlength=x.size)
-        return (total.reshape(x.shape).astype(x.dtype),)
+    keys = key if isinstance(key, tuple) else (key,)
+
+    def back(g: Any, k: int) -> Any:
+        if not any(map(_may_repeat, keys)):
+            out = xp.zeros(x.shape, x.dtype)
+            out[key] = g
+            return out
+        # Summed in order, on the host: a GPU's float atomics would give other bits each time.
+        at = tuple(k.get() if hasattr(k, "get") else k for k in keys)
+        place = np.arange(x.size).reshape(x.shape)[at].reshape(-1)
+        total = np.bincount(place, weights=to_host(g).reshape(-1), minlength=x.size)
+        return xp.asarray(total.reshape(x.shape), dtype=x.dtype)
 
     return x[key], back
 
 
+def _may_repeat(key: Any) -> bool:
+    """Whether an index may take an element twice."""
+    return isinstance(key, list) or getattr(key, "ndim", 0) > 0 and key.dtype.kind != "b"
+
+
 UFUNCS: dict[Any, Rule] = {
-    **{f: _unary(entry) for f, entry in UNARY.items()},
-    **{f: _binary(entry) for f, entry in BINARY.items()},
+    **{f: _unary(f, slope) for f, slope in UNARY.items()},
+    **{f: _binary(f, slopes) for f, slopes in BINARY.items()},
     np.matmul: _matmul,
 }
 RULES: dict[Any, Rule] = {
@@ -230,20 +266,26 @@ RULES: dict[Any, Rule] = {
     np.dot: _dot,
     np.sum: _sum,
     np.mean: _mean,
-    np.max: _extreme("max", "argmax"),
-    np.min: _extreme("min", "argmin"),
+    np.max: _extreme("max"),
+    np.min: _extreme("min"),
     np.linalg.norm: _norm,
     np.where: _where,
     np.clip: _clip,
-    np.reshape: _shape("reshape"),
-    np.ravel: _shape("ravel"),
-    np.squeeze: _shape("squeeze"),
-    np.expand_dims: _shape("expand_dims"),
+    np.reshape: _reshape,
+    np.ravel: _ravel,
+    np.squeeze: _squeeze,
+    np.expand_dims: _expand_dims,
     np.transpose: _transpose,
     np.broadcast_to: _broadcast_to,
     np.concatenate: _concatenate,
     np.stack: _stack,
 }
+
+# Rules whose derivative uses the values of plain arrays among the arguments.
+USE_VALUES = frozenset(
+    {RULES[f] for f in (np.multiply, np.true_divide, np.power, np.maximum, np.minimum, np.matmul, np.dot, np.where)}
+    | {RULES[np.clip], take}
+)
 
 # Functions whose answers are discrete: they work on the values, and lose nothing.
 PASSED_THROUGH = frozenset(

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from functools import cache
+import sys
+import zlib
+from collections.abc import Iterable
+from functools import cache, partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from geomkit.autodiff.call import Call
+import numpy as np
+
+from geomkit.autodiff.call import Call, is_holder
 from geomkit.errors import message
+from geomkit.tensors import is_batch, is_tensor, tensor_array, transforming
 
 if TYPE_CHECKING:
     from geomkit.autodiff.primitive import Primitive
@@ -18,50 +24,135 @@ __all__ = ["call_torch"]
 def call_torch(op: Primitive, arguments: dict[str, Any]) -> Any:
     """Run a primitive as a node of torch's graph."""
     call = _TorchCall(op, arguments, "torch")
-    tensors = _functions().Forward.apply(call, *(leaf.array for leaf in call.leaves))
-    return call.rebuilt(tensors)
+    early = tuple(op.outputs) if transforming() else op.early
+    outputs: dict[str, Any] = dict(zip(early, call.node(early), strict=True))
+    for name in op.outputs:
+        if name not in outputs:
+            outputs[name] = partial(call.late, name)
+    result = op.rebuilt(call.result, outputs, call.library)
+    if op.takes_result and op.discrete and not is_holder(result):
+        call.watch_outputs([getattr(result, name) for name in op.discrete])
+    return result
 
 
 class _TorchCall(Call):
-    """A call, and what its tensors were at the time.
+    """A call, and what its arrays were at the time.
 
     Attributes:
-        values: the leaves, detached.
-        made: the outputs, detached.
-        versions, made_versions: torch's counters of writes into them.
+        numbers: the arguments on NumPy's or CuPy's arrays.
+        watched: names of arguments, their arrays, and what changes when somebody writes into those.
+        made: what was returned, detached, and torch's counters of writes into it.
     """
 
-    values: tuple[Any, ...] = ()
-    made: tuple[Any, ...] = ()
-    versions: tuple[int | None, ...] = ()
-    made_versions: tuple[int, ...] = ()
+    numbers: dict[str, Any]
+    watched: list[tuple[str, Any, int | None]]
 
-    def begin(self, tensors: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Run the forward function; return the outputs."""
-        self.values = tuple(tensor.detach() for tensor in tensors)
-        self.versions = tuple(None if x.is_inference() else x._version for x in self.values)
-        self.run(self.values)
-        outputs = tuple(self.library.wrap(output) for output in self.outputs())
-        # Aliases, since what is returned becomes part of the graph that this call is a part of.
-        self.made = tuple(output.detach() for output in outputs)
-        self.made_versions = tuple(output._version for output in self.made)
+    def node(self, names: tuple[str, ...]) -> tuple[Any, ...]:
+        """Some of the outputs, as a node of torch's graph."""
+        kind = _functions().node(self.op.__name__, transforming())
+        return kind.apply(self, names, *[leaf.array for leaf in self.leaves])
+
+    def late(self, name: str) -> Any:
+        """An output that is made when it is first asked for."""
+        if name not in self.kept:
+            (output,) = self.node((name,))
+            if not output.requires_grad:
+                return output
+            self.kept[name] = output
+        return self.kept[name]
+
+    def forward(self, names: tuple[str, ...], tensors: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Some of the outputs."""
+        if self.result is None:
+            marks = [(name, array, _mark(array)) for name, array in self.arrays.items()]
+            self.watched = [entry for entry in marks if entry[2] is not None]
+            self.numbers = self._plain(tensors)
+            self.result = self._unrecorded(self.op.forward, self.numbers)
+            self.made: list[tuple[Any, int]] = []
+            self.kept: dict[str, Any] = {}
+        else:
+            self.check()
+            if not self.unchanged:
+                self.result, self.made = self._unrecorded(self.op.forward, self.numbers), []
+        outputs = tuple([self._handed_out(output) for output in self.outputs(names)])
+        if self.op.takes_result:
+            self.watch_outputs(outputs)
         return outputs
 
-    def check(self) -> None:
-        """Raise a RuntimeError if a leaf has been written to since."""
-        for leaf, value, version in zip(self.leaves, self.values, self.versions, strict=True):
-            if version is not None and value._version != version:
-                got = "a tensor changed in place between the call and backward"
-                raise RuntimeError(message(self.op.__name__, leaf.name, "the values of the call", got))
+    def _handed_out(self, array: Any) -> Any:
+        """An output as a tensor, which shares the memory: nobody else has what the forward function has just made."""
+        if isinstance(array, np.ndarray) and not array.flags.writeable and array.base is None:
+            array.flags.writeable = True
+            tensor = self.library.wrap(array)
+            array.flags.writeable = False
+            return tensor
+        return self.library.wrap(array)
 
-    def gradients(self, cotangents: tuple[Any, ...]) -> tuple[Any, ...]:
+    def watch_outputs(self, outputs: Iterable[Any]) -> None:
+        """Remember what has been returned (by aliases, as it becomes part of the graph that this is a part of)."""
+        self.made += [(alias := output.detach(), alias._version) for output in outputs]
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether nobody has written into what was returned."""
+        return all([alias._version == version for alias, version in self.made])
+
+    def check(self) -> None:
+        """Raise a RuntimeError if an array has been written to since."""
+        for name, array, mark in self.watched:
+            if _mark(array) != mark:
+                kind = "an array" if isinstance(array, np.ndarray) else "a tensor"
+                got = f"{kind} changed in place between the call and backward"
+                name = self.op.sends.get(name, name)
+                raise RuntimeError(message(self.op.__name__, name, "the values of the call", got))
+
+    def backward(
+        self, names: tuple[str, ...], cotangents: tuple[Any, ...], saved: tuple[Any, ...]
+    ) -> tuple[Any, ...]:
+        """The cotangents of the leaves."""
+        given = [cotangent for cotangent in cotangents if cotangent is not None]
+        if not given:
+            return (None,) * len(self.leaves)
+        if any([is_batch(cotangent) for cotangent in given]):
+            raise _refuse_vmap(self.op.__name__)
+        if sys.modules["torch"].is_grad_enabled() or transforming():
+            return _functions().Backward.apply(self, names, *cotangents, *saved)
+        return self.gradients(names, cotangents, saved)
+
+    def gradients(
+        self, names: tuple[str, ...], cotangents: tuple[Any, ...], leaves: tuple[Any, ...]
+    ) -> tuple[Any, ...]:
         """The adjoint; it finds the result anew where somebody has written into the outputs."""
-        unchanged = all(x._version == v for x, v in zip(self.made, self.made_versions, strict=True))
-        found = self.adjoint(self.values, cotangents, with_result=unchanged)
-        return tuple(
-            self.library.wrap(g).to(device=x.device, dtype=x.dtype).reshape(x.shape)
-            for g, x in zip(found, self.values, strict=True)
-        )
+        arguments = self.numbers.copy()
+        for name, cotangent in zip(names, cotangents, strict=True):
+            if cotangent is not None:
+                arguments[f"adj_{name}"] = tensor_array(cotangent)
+        if self.op.takes_result and self.unchanged:
+            arguments["result"] = self.result
+        record = self._unrecorded(self.op.adjoint, arguments)
+        wrap = self.library.wrap
+        return tuple([_like(wrap(getattr(record, x.name)), t) for x, t in zip(self.leaves, leaves, strict=True)])
+
+
+def _refuse_vmap(name: str) -> NotImplementedError:
+    got = "a batch that vmap (or is_grads_batched, or jacrev) hides"
+    return NotImplementedError(message(name, "torch.func.vmap", "one call with all elements in it", got))
+
+
+def _like(gradient: Any, tensor: Any) -> Any:
+    """The gradient with dtype, device and shape of the tensor that it is of."""
+    if gradient.dtype is not tensor.dtype or gradient.get_device() != tensor.get_device():
+        gradient = gradient.to(device=tensor.device, dtype=tensor.dtype)
+    return gradient if gradient.shape == tensor.shape else gradient.reshape(tensor.shape)
+
+
+def _mark(array: Any) -> int | None:
+    """A number that changes when somebody writes into the array; None if nobody can, or it cannot be told."""
+    if is_tensor(array):
+        return None if array.is_inference() else array._version
+    if type(array) is not np.ndarray or not (array.flags.writeable or array.base is not None):
+        return None
+    return zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
 
 @cache
@@ -69,40 +160,53 @@ def _functions() -> Any:
     """The autograd functions, made when torch is there."""
     import torch
 
-    def refuse_vmap(name: str) -> NotImplementedError:
-        text = message(name, "torch.func.vmap", "one call with all elements in it", "a batch that vmap hides")
-        return NotImplementedError(text)
+    def keep(ctx: Any, call: _TorchCall, names: tuple[str, ...], tensors: tuple[Any, ...]) -> None:
+        ctx.call, ctx.names = call, names
+        ctx.set_materialize_grads(False)
+        # For the errors of a graph that backward has freed and of second derivatives; numbers are read through `call`.
+        ctx.save_for_backward(*tensors)
 
-    class Forward(torch.autograd.Function):
+    class Derivatives(torch.autograd.Function):
         @staticmethod
-        def forward(call: _TorchCall, *tensors: Any) -> tuple[Any, ...]:
-            return call.begin(tensors)
+        def backward(ctx: Any, *cotangents: Any) -> tuple[Any, ...]:
+            ctx.call.check()
+            return None, None, *ctx.call.backward(ctx.names, cotangents, ctx.saved_tensors)
+
+        @staticmethod
+        def jvp(ctx: Any, *tangents: Any) -> Any:
+            expected, got = "reverse mode (backward, torch.func.vjp)", "forward mode (torch.func.jvp, dual numbers)"
+            raise NotImplementedError(message(ctx.call.op.__name__, "derivative", expected, got))
+
+        @staticmethod
+        def vmap(info: Any, in_dims: Any, call: _TorchCall, *arguments: Any) -> Any:
+            raise _refuse_vmap(call.op.__name__)
+
+    class Plain(Derivatives):
+        # torch binds the arguments of a function with `setup_context` by their signature, which takes longer.
+        @staticmethod
+        def forward(ctx: Any, call: _TorchCall, names: tuple[str, ...], *tensors: Any) -> tuple[Any, ...]:
+            keep(ctx, call, names, tensors)
+            return call.forward(names, tensors)
+
+    class Transformed(Derivatives):
+        @staticmethod
+        def forward(call: _TorchCall, names: tuple[str, ...], *tensors: Any) -> tuple[Any, ...]:
+            return call.forward(names, tensors)
 
         @staticmethod
         def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-            ctx.call = inputs[0]
-            ctx.set_materialize_grads(False)
-            # For the error of a graph that backward has freed; the numbers are read through `call`.
-            ctx.save_for_backward(*inputs[1:])
+            keep(ctx, inputs[0], inputs[1], inputs[2:])
 
-        @staticmethod
-        def backward(ctx: Any, *cotangents: Any) -> tuple[Any, ...]:
-            call = ctx.call
-            call.check()
-            leaves = ctx.saved_tensors
-            if all(cotangent is None for cotangent in cotangents):
-                return (None,) * (1 + len(leaves))
-            return None, *Backward.apply(call, *cotangents, *leaves)
-
-        @staticmethod
-        def vmap(info: Any, in_dims: Any, call: _TorchCall, *tensors: Any) -> Any:
-            raise refuse_vmap(call.op.__name__)
+    @cache
+    def node(name: str, transformed: bool) -> Any:
+        # The class's name is what `grad_fn` and torch's anomaly mode show.
+        return type(name, (Transformed if transformed else Plain,), {})
 
     class Backward(torch.autograd.Function):
         @staticmethod
-        def forward(call: _TorchCall, *tensors: Any) -> tuple[Any, ...]:
+        def forward(call: _TorchCall, names: tuple[str, ...], *tensors: Any) -> tuple[Any, ...]:
             # (The leaves are among them for the error of a second derivative.)
-            return call.gradients(tensors[: len(call.op.outputs)])
+            return call.gradients(names, tensors[: len(names)], tensors[len(names) :])
 
         @staticmethod
         def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -113,7 +217,7 @@ def _functions() -> Any:
             raise NotImplementedError(message(ctx.name, "backward", "first derivatives only", "a second derivative"))
 
         @staticmethod
-        def vmap(info: Any, in_dims: Any, call: _TorchCall, *tensors: Any) -> Any:
-            raise refuse_vmap(call.op.__name__)
+        def vmap(info: Any, in_dims: Any, call: _TorchCall, *arguments: Any) -> Any:
+            raise _refuse_vmap(call.op.__name__)
 
-    return SimpleNamespace(Forward=Forward, Backward=Backward)
+    return SimpleNamespace(node=node, Backward=Backward)

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 import geomkit
+from geomkit.autodiff.recording import paused
 from geomkit.cli import volumes
 from geomkit.files import destination
 
@@ -36,10 +37,12 @@ Bad = (ValueError, TypeError, OSError, ImportError, RuntimeError, MemoryError)
 
 @app.callback(invoke_without_command=True)
 def options(
+    context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Rays, signed distances, closest points and isosurfaces of triangle meshes."""
+    context.with_resource(paused())
     if version:
         print(geomkit.__version__)
         raise typer.Exit

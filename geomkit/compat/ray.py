@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from geomkit.arrays import as_array, to_host
+from geomkit.autodiff.recording import paused
 from geomkit.errors import message
 from geomkit.implicit.signed_distance import contains
 from geomkit.mesh.mesh import Mesh, as_mesh
@@ -74,6 +75,7 @@ class RayMeshIntersector:
 
     # ---- queries
 
+    @paused()
     def intersects_id(
         self,
         ray_origins: ArrayLike,
@@ -140,6 +142,7 @@ class RayMeshIntersector:
         )
         return locations, index_ray, index_tri
 
+    @paused()
     def intersects_first(self, ray_origins: ArrayLike, ray_directions: ArrayLike) -> np.ndarray:
         """The first face that each ray hits.
 
@@ -154,6 +157,7 @@ class RayMeshIntersector:
         face = to_host(cast_rays(self._current(), origins, directions).face)
         return np.where(moves, face, -1).astype(np.int64)
 
+    @paused()
     def intersects_any(self, ray_origins: ArrayLike, ray_directions: ArrayLike) -> np.ndarray:
         """Whether each ray hits anything.
 
@@ -167,6 +171,7 @@ class RayMeshIntersector:
         origins, directions, moves = _rays("intersects_any", ray_origins, ray_directions)
         return to_host(occluded(self._current(), origins, directions)) & moves
 
+    @paused()
     def contains_points(self, points: ArrayLike) -> np.ndarray:
         """Whether each point is inside the mesh. See `geomkit.contains`.
 

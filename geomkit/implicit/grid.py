@@ -14,6 +14,7 @@ import numpy as np
 
 from geomkit.arrays import as_array, imported, precision_of, tracker_of
 from geomkit.autodiff.primitive import primitive
+from geomkit.autodiff.recording import watched
 from geomkit.errors import MeshError, message
 from geomkit.files import replacing
 from geomkit.implicit.narrow_band import blocks_have_signs, fill_narrow_band
@@ -47,7 +48,12 @@ class SdfGrid(NamedTuple):
     @property
     def tracked_array(self) -> Any:
         """What gradients of the grid are gradients of: `values`."""
-        return self.values
+        return watched(self.values, "SdfGrid", "values")
+
+    @property
+    def without_trace(self) -> SdfGrid:
+        """What `plain_with` needs, without the array that jax traces."""
+        return self._replace(values=None)
 
     def plain_with(self, values: Any) -> SdfGrid:
         """The grid on NumPy's or CuPy's arrays; of these values, where they are known now."""
@@ -74,9 +80,8 @@ class SdfGrid(NamedTuple):
         """
         path = Path(path)
         extension = grid_format(path, "SdfGrid.save")
-        values = as_array(
-            self.values, op="SdfGrid.save", name="values", shape=("X", "Y", "Z"), dtype=precision_of(self.values)
-        )
+        values = self.plain_with(None).values
+        values = as_array(values, op="SdfGrid.save", name="values", shape=("X", "Y", "Z"), dtype=precision_of(values))
         with replacing(path) as file:
             if extension == "npy":
                 np.save(file, values)

@@ -7,19 +7,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse as sparse
-from scipy.sparse.csgraph import connected_components
-from scipy.spatial import KDTree
 
 from geomkit.arrays import Library, as_array, describe, frozen, library_of, precision_of, to_host, tracker_of
 from geomkit.autodiff.primitive import Primitive
-from geomkit.autodiff.recording import innermost
+from geomkit.autodiff.recording import innermost, watched
 from geomkit.errors import MeshError, message
 from geomkit.mesh import measure
 from geomkit.mesh.box import point_bounds
 from geomkit.mesh.report import report, state
 from geomkit.mesh.source import Source, traced
-from geomkit.mesh.topology import Topology
+from geomkit.mesh.topology import Topology, joined
+from geomkit.tensors import untraced
 
 if TYPE_CHECKING:
     from geomkit.spatial.bvh import Bvh
@@ -53,6 +51,7 @@ class Mesh:
         Mesh(3 vertices, 1 face, float32)
     """
 
+    @untraced
     def __init__(self, vertices: Any, faces: Any = None, *, nonfinite: str = "error"):
         if nonfinite not in ("error", "drop"):
             raise ValueError(message("Mesh", "nonfinite", "'error' or 'drop'", repr(nonfinite)))
@@ -66,6 +65,8 @@ class Mesh:
         triangles = as_array(faces, op="Mesh", name="faces", shape=("F", 3), dtype=np.int32, device=self.device)
         triangles = triangles if triangles.base is None and triangles is not faces else triangles.copy()
         if source.values is None:
+            if nonfinite != "error":
+                raise ValueError(message("Mesh", "nonfinite", "'error' for vertices that jax traces", repr(nonfinite)))
             _check_range(triangles, len(vertices))
             self._hold(traced(vertices), triangles, source)
             return
@@ -91,7 +92,9 @@ class Mesh:
         """
         mesh = cls.__new__(cls)
         mesh._library = library
-        mesh._hold(vertices, faces, Source(None))
+        # torch counts what is written into its tensors, so that those may share the memory.
+        shared = library.name == "torch" and library.device == "cpu" and vertices.flags.writeable
+        mesh._hold(vertices, faces, Source(library.wrap(vertices) if shared else None))
         return mesh
 
     def _hold(self, vertices: Any, faces: Any, source: Source) -> None:
@@ -102,7 +105,7 @@ class Mesh:
         self._in_library: dict[str, Any] = {}
         # The same mesh in NumPy's or CuPy's library, which has all that is computed once.
         self._plain: Mesh | None = None
-        self._latest: tuple[Any, Mesh] | None = None
+        self._latest: Mesh | None = None
         if self._library.name not in ("numpy", "cupy") and source.values is not None:
             self._plain = Mesh.adopt(self._vertices, self._faces, Library("cupy" if self.device == "cuda" else "numpy"))
 
@@ -130,16 +133,27 @@ class Mesh:
         """The plain mesh; for vertices that jax traces, that of the values (V, 3), which are known now."""
         if self._source.values is not None or values is None:
             return self.plain
-        if self._latest is None or not np.array_equal(self._latest[0], values):
-            mesh = Mesh(to_host(values), self._faces)
-            mesh._earlier_topology, mesh._earlier_bvh = self._earlier_topology, self._earlier_bvh
-            self._latest = values, mesh
-        return self._latest[1]
+        if self.tracker:
+            return self.without_trace.plain_with(values)
+        # (A compiled program may ask from several threads, and its buffers do not outlive the call.)
+        latest = self._latest
+        if latest is None or not np.array_equal(latest._vertices, values):
+            latest = Mesh(to_host(values), self._faces)
+            latest._earlier_topology, latest._earlier_bvh = self._earlier_topology, self._earlier_bvh
+            self._latest = latest
+        return latest
+
+    @cached_property
+    def without_trace(self) -> "Mesh":
+        """Of a mesh whose vertices jax traces: what `plain_with` needs, without the traced array."""
+        mesh = Mesh.adopt(self._vertices, self._faces, Library("numpy"))
+        mesh._earlier_topology, mesh._earlier_bvh = self._earlier_topology, self._earlier_bvh
+        return mesh
 
     def rebuilt(self, outputs: dict[str, Any], library: Library) -> "Mesh":
-        """This mesh in another library, as a function of the vertices in `outputs`, which have the same values."""
+        """This mesh in another library, as a function of the vertices in `outputs`, if any, of the same values."""
         mesh = Mesh.adopt(self._vertices, self._faces, library)
-        mesh._source, mesh._plain = Source(outputs["vertices"]), self
+        mesh._source, mesh._plain = Source(outputs.get("vertices")), self
         return mesh
 
     def detach(self) -> "Mesh":
@@ -150,7 +164,7 @@ class Mesh:
 
     def _check(self) -> None:
         if self._source.values is None and self._source.array is not None:
-            expected = "values (pass the mesh to a primitive, or do not jit)"
+            expected = "values (only primitives take such a mesh)"
             raise TypeError(message("Mesh", "vertices", expected, "an array that jax traces"))
         self._source.check()
 
@@ -161,9 +175,7 @@ class Mesh:
         """(V, 3) the vertices in the library of the caller, those that gradients reach; NumPy's are read-only."""
         if self._source.array is not None:
             return self._source.array
-        array = self._handed_out("vertices", self._vertices)
-        tape = innermost()
-        return array if tape is None else tape.watch(array)
+        return watched(self._handed_out("vertices", self._vertices), "Mesh", "vertices", private=True)
 
     @property
     def faces(self) -> Any:
@@ -357,8 +369,9 @@ class Mesh:
         number = np.zeros(len(first), np.int32)
         number[kept] = np.arange(len(kept), dtype=np.int32)
         faces = number[first][to_host(self._faces)]
-        return self._like(self.vertices[kept] if self.tracker else to_host(self.vertices_array)[kept], faces)
+        return self._like(self._followed()[kept], faces)
 
+    @untraced
     def with_vertices(self, vertices: Any) -> "Mesh":
         """The same faces at new positions, without a new census where welded vertices still coincide, and with this
         mesh's tree refitted.
@@ -392,11 +405,12 @@ class Mesh:
 
     def flipped(self) -> "Mesh":
         """The mesh turned inside out: every face with the opposite winding."""
-        return self._like(self.vertices if self.tracker else self.vertices_array, self._faces[:, [0, 2, 1]])
+        return self._like(self._followed(), self._faces[:, [0, 2, 1]])
 
     def copy(self) -> "Mesh":
         """A mesh with arrays of its own, but for one that gradients are followed through, and nothing computed yet."""
-        return self._like(self.vertices if self.tracker else self.vertices_array.copy(), self._faces.copy())
+        vertices = self._followed()
+        return self._like(vertices if tracker_of(vertices) else vertices.copy(), self._faces.copy())
 
     def save(self, path: str | os.PathLike) -> None:
         """Write OBJ, PLY, STL, OFF or GLB. See `geomkit.mesh.io.save_mesh`."""
@@ -413,6 +427,9 @@ class Mesh:
         device = ", cuda" if self.device == "cuda" else ""
         return f"{type(self).__name__}({vertices}, {faces}, {self.dtype}{device}{known})"
 
+    def __copy__(self) -> "Mesh":
+        return self.copy()
+
     def __reduce__(self) -> tuple:
         return type(self), (self._library.wrap(self.vertices_array), self._library.wrap(self._faces))
 
@@ -420,6 +437,10 @@ class Mesh:
         if name not in self._in_library:
             self._in_library[name] = self._library.wrap(array)
         return self._in_library[name]
+
+    def _followed(self) -> Any:
+        """The vertices as gradients are followed through them, else NumPy's or CuPy's."""
+        return self.vertices if tracker_of(self.vertices) else self.vertices_array
 
     def _like(self, vertices: Any, faces: Any) -> "Mesh":
         """A mesh of NumPy or CuPy arrays in the library of this one; the vertices may be of that library already."""
@@ -460,11 +481,12 @@ def _without_nonfinite(vertices: Any, faces: Any, finite: Any, nonfinite: str) -
 
 def _clustered(positions: np.ndarray, first: np.ndarray, tolerance: float) -> np.ndarray:
     """For each vertex the lowest index among those that chains of steps no longer than tolerance lead to."""
+    from scipy.spatial import KDTree
+
     n = len(positions)
     points = np.flatnonzero(first == np.arange(n))
     pairs = points[KDTree(positions[points]).query_pairs(tolerance, output_type="ndarray")]
     links = np.concatenate([pairs, np.stack([np.arange(n), first], axis=1)])
-    graph = sparse.coo_array((np.ones(len(links), np.int8), links.T), shape=(n, n))
-    label = connected_components(graph, directed=False)[1]
+    label = joined(links[:, 0], links[:, 1], n)[1]
     lowest = np.unique(label, return_index=True)[1]
     return lowest[label].astype(np.int32)

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from geomkit.arrays import Recorded, imported, precision_of, tracker_of
+from geomkit.arrays import Recorded, describe, imported, precision_of, tracker_of
 from geomkit.errors import MeshError, message
-from geomkit.tensors import plain_tensor, tensor_array
+from geomkit.tensors import is_tensor, plain_tensor, tensor_array
 
 __all__ = ["Source"]
 
@@ -33,8 +33,9 @@ class Source:
         self._watched: tuple[Any, int] | None = None
         tracker = tracker_of(array)
         if isinstance(array, Recorded):
-            self.array, self.values, self.shared = array, array.value, True
+            self.array, self.values, self.shared = array, array.value, array.private
         elif tracker == "jax":
+            _check_traced(array)
             self.array, self.values = array.astype(precision_of(array)), None
         elif tracker == "torch" or (_is_torch(array) and array.is_floating_point()):
             self._share_tensor(array, bool(tracker))
@@ -58,7 +59,7 @@ class Source:
     @property
     def tracker(self) -> str:
         """Who follows gradients through the array now, as `geomkit.arrays.tracker_of` says."""
-        return tracker_of(self.array)
+        return "" if self.array is None else tracker_of(self.array)
 
     def check(self) -> None:
         """Raise a MeshError if the array has been written to since: tables made of it before are of other values."""
@@ -73,8 +74,18 @@ class Source:
 
 
 def _is_torch(array: Any) -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(array, torch.Tensor) and array.layout == torch.strided
+    return is_tensor(array) and array.layout == sys.modules["torch"].strided
+
+
+def _check_traced(array: Any) -> None:
+    """What `as_array` checks of arrays that have numbers."""
+    from jax import numpy as jnp
+
+    expected = "(V, 3) floats"
+    if array.ndim != 2 or array.shape[1] != 3:
+        raise ValueError(message("Mesh", "vertices", expected, describe(array)))
+    if not (jnp.issubdtype(array.dtype, jnp.floating) or jnp.issubdtype(array.dtype, jnp.integer)):
+        raise TypeError(message("Mesh", "vertices", expected, describe(array)))
 
 
 def traced(array: Any) -> np.ndarray:

@@ -12,13 +12,11 @@ import copy
 from functools import cached_property
 
 import numpy as np
-import scipy.sparse as sparse
-from scipy.sparse.csgraph import connected_components
 
 from geomkit.arrays import frozen
 from geomkit.mesh.measure import count_flat
 
-__all__ = ["Topology"]
+__all__ = ["Topology", "joined"]
 
 
 class Topology:
@@ -109,8 +107,7 @@ class Topology:
         """
         if not len(self._edges.codes):
             return 0
-        corner = _corner_fans(self._edges, len(self._faces))
-        n, fan = connected_components(corner, directed=False)
+        n, fan = joined(*_corner_links(self._edges), 3 * len(self._faces))
         point_of_fan = np.full(n, -1, np.int64)
         point_of_fan[fan] = self.welded_faces.ravel()
         live = np.zeros(n, bool)
@@ -288,9 +285,7 @@ class Topology:
         if not len(self._faces):
             return 0, frozen(np.zeros(0, np.int32))
         a, b, c = self.welded_faces.T
-        links = (np.ones(2 * len(a), np.int8), (np.concatenate([a, b]), np.concatenate([b, c])))
-        graph = sparse.coo_array(links, shape=(self.n_unique, self.n_unique))
-        labels = connected_components(graph, directed=False)[1][a]
+        labels = joined(np.concatenate([a, b]), np.concatenate([b, c]), self.n_unique)[1][a]
         seen, first = np.unique(labels, return_index=True)
         number = np.zeros(labels.max() + 1, np.int32)
         number[seen[np.argsort(first)]] = np.arange(len(seen), dtype=np.int32)
@@ -460,8 +455,17 @@ def _count_duplicates(faces: np.ndarray) -> tuple[int, int]:
     return int(same.sum()), int(np.minimum(forwards, backwards).sum())
 
 
-def _corner_fans(table: _EdgeTable, n_faces: int) -> sparse.coo_array:
-    """A graph of corners: two are linked when they are at one point and their faces share an edge there."""
+def joined(one: np.ndarray, other: np.ndarray, n: int) -> tuple[int, np.ndarray]:
+    """What links between n points join: the number of parts, and the (n,) int32 part of each point."""
+    from scipy import sparse  # imported here, as it takes longer than all of geomkit
+    from scipy.sparse.csgraph import connected_components
+
+    graph = sparse.coo_array((np.ones(len(one), np.int8), (one, other)), shape=(n, n))
+    return connected_components(graph, directed=False)
+
+
+def _corner_links(table: _EdgeTable) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs of corners that are at one point and whose faces share an edge there."""
     following = np.ones(len(table.codes), bool)
     following[table.starts] = False
     second = np.flatnonzero(following)
@@ -470,7 +474,7 @@ def _corner_fans(table: _EdgeTable, n_faces: int) -> sparse.coo_array:
     one_end, other_end = one - one % 3 + (one + 1) % 3, other - other % 3 + (other + 1) % 3
     rows = np.concatenate([one, one_end])
     columns = np.concatenate([np.where(parallel, other, other_end), np.where(parallel, other_end, other)])
-    return sparse.coo_array((np.ones(len(rows), np.int8), (rows, columns)), shape=(3 * n_faces, 3 * n_faces))
+    return rows, columns
 
 
 def _walk_loops(tails: list[int], heads: list[int]) -> list[np.ndarray]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from geomkit.arrays import as_array, frozen, imported, to_host, tracker_of
+from geomkit.arrays import as_array, frozen, imported, library_of, to_host, tracker_of
 from geomkit.errors import MeshError, message
 from geomkit.mesh.mesh import Mesh, as_mesh
 from geomkit.render.conventions import Conventions
@@ -33,13 +33,13 @@ class Camera(Conventions):
 
     Its axes are OpenCV's: x to the right, y down, z forward, in a right-handed world. Pixel (column i, row j) has its
     centre at (i + 0.5, j + 0.5), row 0 is on top: a principal point of OpenCV, which counts from the centre of the
-    first pixel, needs 0.5 added (`from_opencv` does). Make one from matrices, by `Camera.look_at`, `Camera.orthographic`
-    or `Camera.framing`, or from another system's numbers: `from_opencv`, `from_opengl`, `from_colmap`, `from_pytorch3d`,
+    first pixel, needs 0.5 added (`from_opencv` does). Make one from matrices, by `look_at`, `orthographic` or
+    `framing`, or from another system's numbers: `from_opencv`, `from_opengl`, `from_colmap`, `from_pytorch3d`,
     `from_mitsuba`, and back by `to_opencv` and so on.
 
-    Numbers are kept in float64, as read-only NumPy arrays. An array through which torch, jax or a tape follows gradients
-    is kept as given, and `rays` and `project` send gradients to it. The pose's entries count as free numbers there: to
-    optimise where a camera is, use `moved`, or `gk.pose`.
+    Lists and NumPy's arrays are kept in float64 and read-only. Arrays of torch, JAX, CuPy or a tape are kept as given:
+    rays are then of that library, and `rays` and `project` send gradients to them. The pose's entries count as free
+    numbers there: to optimise where a camera is, use `moved`, or `gk.pose`.
 
     Args:
         world_to_camera: (4, 4) numbers [[R, t], [0, 0, 0, 1]] that take a point of the world, a column (x, y, z, 1), to
@@ -75,11 +75,12 @@ class Camera(Conventions):
             if value is None and name == "distortion" or tracker_of(value) == "jax":
                 continue  # (What jax traces has no values to look at.)
             numbers = camera_array("Camera", name, imported(value) if tracker_of(value) else value)
+            own = not tracker_of(value) and library_of(value).name == "numpy"
             if name == "world_to_camera":
                 _check_rotation(numbers[:3, :3])
             if name == "K":
                 check_intrinsics("Camera", numbers)
-            if not tracker_of(value):
+            if own:
                 object.__setattr__(self, name, frozen(numbers.copy()))
         if self.model not in MODELS:
             raise ValueError(message("Camera", "model", "'pinhole' or 'orthographic'", repr(self.model)))
@@ -301,8 +302,8 @@ class Camera(Conventions):
             samples: rays along each side of a pixel, samples^2 in all, at (i + 0.5) / samples of it. Those of one pixel
                 follow one another, row by row: what they see becomes (rows, columns, samples^2, ...) by a reshape.
             dtype: numpy.float32 or numpy.float64; that of the mesh serves best.
-            device: "cpu" for NumPy arrays, "cuda" for CuPy's. Where gradients of the camera are followed, rays are of
-                the library that follows them.
+            device: "cpu" for NumPy arrays, "cuda" for CuPy's. A camera of torch's, JAX's or CuPy's arrays has its rays
+                in their library, where they are.
 
         Returns:
             A record of `.origins` and `.directions`, (N, 3), N = rows * columns * samples^2. A direction is NaN where a

@@ -151,7 +151,9 @@ class Conventions:
         view, p = _pose(op, "view", view), _array(op, "projection", projection, (4, 4))
         orthographic = bool(p[3, 3] != 0)
         # Where the axis is seen in clip space, and the entries that have to be zero.
-        middle, rest, last = (p[:2, 3], p[:2, 2], (0, 0, 0, 1)) if orthographic else (-p[:2, 2], p[:2, 3], (0, 0, -1, 0))
+        middle, rest, last = -p[:2, 2], p[:2, 3], (0, 0, -1, 0)
+        if orthographic:
+            middle, rest, last = p[:2, 3], p[:2, 2], (0, 0, 0, 1)
         if (p[3] != last).any() or p[1, 0] != 0 or rest.any():
             raise ValueError(message(op, "projection", "the matrix of glFrustum or glOrtho", str(p.tolist())))
         fx, skew, fy = 0.5 * width * p[0, 0], -0.5 * width * p[0, 1], 0.5 * height * p[1, 1]
@@ -348,7 +350,7 @@ class Conventions:
             TypeError: as for `Camera`.
         """
         op = "Camera.from_mitsuba"
-        axes = {"x": width, "y": height, "smaller": min(width, height), "larger": max(width, height)}
+        axes: dict[str, float] = {"x": width, "y": height, "smaller": min(width, height), "larger": max(width, height)}
         axes["diagonal"] = math.hypot(width, height)
         if type not in ("perspective", "orthographic"):
             raise ValueError(message(op, "type", "'perspective' or 'orthographic'", repr(type)))
@@ -397,7 +399,7 @@ class Conventions:
         if abs(fx - fy) > SQUARE * abs(fx):
             raise ValueError(message(op, "K", "square pixels", f"focal lengths {fx:g} and {fy:g}"))
         fov = 2 * math.degrees(math.atan(0.5 * width / abs(fx)))
-        return Mitsuba("perspective", _affine(np.column_stack([axes, eye])), fov, "x", float(offset[0]), float(offset[1]))
+        return Mitsuba("perspective", _affine(np.column_stack([axes, eye])), fov, "x", *offset.tolist())
 
     # ---- both ways
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -73,10 +74,13 @@ class Optics:
         full[:3] = pose
         found = (full, np.array([[fx, skew, cx], [0, fy, cy], [0, 0, 0]]), rest[5 : 5 + self.n_distortion])
         to_camera, to_K, to_distortion = (
-            None if given is None else self.library.wrap(namespace(self.device).asarray(g.astype(_precision(given, dtype))))
+            None if given is None else self._wrap(g.astype(precision_of(given) if hasattr(given, "dtype") else dtype))
             for g, given in zip(found, self.given, strict=True)
         )
         return to_camera, to_K, to_distortion
+
+    def _wrap(self, values: np.ndarray) -> Any:
+        return self.library.wrap(namespace(self.device).asarray(values))
 
 
 
@@ -89,7 +93,8 @@ class CameraStruct:
         self.fields = (
             *optics.pose[:3].ravel().tolist(), *optics.inverse.ravel().tolist(), fx, skew, cx, fy, cy,
             *optics.distortion.tolist(), reach(optics.distortion), int(optics.orthographic),
-            int(optics.distortion.any()),
+            # (Zeros have gradients, too.)
+            int(optics.n_distortion > 0),
         )  # fmt: skip
 
 
@@ -126,9 +131,10 @@ def check_intrinsics(op: str, K: np.ndarray) -> np.ndarray:
 def reach(distortion: np.ndarray) -> float:
     """Square of the radius up to which the radial terms grow: beyond it, the lens shows what it has shown before."""
     k1, k2, _, _, k3 = distortion
-    roots = np.roots([7 * k3, 5 * k2, 3 * k1, 1.0])
+    # Roots of the derivative 1 + 3 k1 s + 5 k2 s^2 + 7 k3 s^3 in 1 / s, where no leading coefficient can be near zero.
+    roots = np.roots([1.0, 3 * k1, 5 * k2, 7 * k3])
     real = roots.real[(abs(roots.imag) <= 1e-12 * abs(roots)) & (roots.real > 0)]
-    return float(real.min(initial=np.inf))
+    return 1 / float(real.max()) if len(real) else math.inf
 
 
 def results_library(first: Any, *others: Any) -> Library:
@@ -151,7 +157,3 @@ def _inverse(op: str, pose: np.ndarray) -> np.ndarray:
     except np.linalg.LinAlgError as error:
         got = str(pose[:3, :3].tolist())
         raise ValueError(message(op, "world_to_camera", "a matrix that can be inverted", got)) from error
-
-
-def _precision(given: Any, dtype: np.dtype) -> np.dtype:
-    return precision_of(given) if hasattr(given, "dtype") else dtype

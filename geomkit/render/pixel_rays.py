@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,7 +46,8 @@ class PixelRayGradients(NamedTuple):
     distortion: Any  # as given; None without one
 
 
-class PixelWindow(NamedTuple):
+@dataclass(frozen=True)
+class PixelWindow:
     """All pixels of a part of an image, row by row, without a list of them.
 
     Where there are samples x samples in a pixel, those of one pixel follow one another, row by row, at (i + 0.5) /
@@ -60,9 +62,7 @@ class PixelWindow(NamedTuple):
     dtype: np.dtype = np.dtype(np.float32)
     device: str = "cpu"
 
-    @property
-    def size(self) -> int:
-        """Number of pixels, samples of one counted as such."""
+    def __len__(self) -> int:
         return self.columns * self.rows * self.samples**2
 
 
@@ -73,7 +73,7 @@ class _Query:
         self.dtype, self.device, self.library = precision_of(pixels), self.optics.device, self.optics.library
         self.is_window = isinstance(pixels, PixelWindow)
         if self.is_window:
-            self.array, self.n = None, pixels.size
+            self.array, self.n = None, len(pixels)
             place = pixels.left, pixels.top, pixels.columns, pixels.samples
         else:
             self.array = self.optics.array("pixels", pixels, ("N", 2), self.dtype)
@@ -110,16 +110,16 @@ def pixel_rays(
         pixels: (N, 2) numbers of any array library, x to the right and y down; or what `Camera` asks with, a
             PixelWindow.
         world_to_camera: (4, 4) numbers [[R, t], [0, 0, 0, 1]], to OpenCV's axes: x right, y down, z forward.
-        K: (3, 3) numbers [[fx, skew, cx], [0, fy, cy], [0, 0, 1]], in pixels; for an orthographic camera fx, fy and skew
-            are in pixels per unit of length.
+        K: (3, 3) numbers [[fx, skew, cx], [0, fy, cy], [0, 0, 1]], in pixels; for an orthographic camera fx, fy and
+            skew are in pixels per unit of length.
         distortion: k1, k2, p1, p2 or k1, k2, p1, p2, k3 of Brown and Conrady, in OpenCV's order; None is zeros.
         model: "pinhole" or "orthographic".
 
     Returns:
         A record in the library of the arguments, float64 if the pixels are, else float32: `.origins` (N, 3), the
-        camera's place, or for an orthographic one a point of its plane z = 0; `.directions` (N, 3), whose part along the
-        camera's z axis is one, so that t of a hit is its depth. NaN for a pixel at which the lens shows nothing, as beyond
-        the circle that a strong negative k1 leaves.
+        camera's place, or for an orthographic one a point of its plane z = 0; `.directions` (N, 3), whose part along
+        the camera's z axis is one, so that t of a hit is its depth. NaN for a pixel at which the lens shows nothing, as
+        beyond the circle that a strong negative k1 leaves.
 
     Gradients:
         pixels, world_to_camera, K and distortion, through both outputs. The entries of [R, t] count as 12 free numbers;
@@ -127,8 +127,8 @@ def pixel_rays(
         derivative of the undistorted point is that of the implicit function. Where there is no ray, none.
 
     Raises:
-        ValueError: wrong shape, a camera's numbers that are not finite, a matrix that cannot be inverted, a focal length
-            of zero, an unknown model.
+        ValueError: wrong shape, a camera's numbers that are not finite, a matrix that cannot be inverted, a focal
+            length of zero, an unknown model.
         TypeError: wrong dtype.
 
     Cost: one launch, O(N); computed in float64 and rounded once.   Source: Brown (1966); terms as in OpenCV.
@@ -172,8 +172,8 @@ def pixel_rays_adjoint(
     Raises:
         ValueError, TypeError: as `pixel_rays`; a cotangent of the wrong shape; neither cotangent given.
 
-    Cost: one launch, O(N). Sums over the pixels are taken in float64, in blocks of 256: the same bits whatever the number
-    of threads.
+    Cost: one launch, O(N). Sums over the pixels are taken in float64, in blocks of 256: the same bits whatever the
+    number of threads.
 
     Example:
         >>> import geomkit as gk

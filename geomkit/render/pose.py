@@ -29,9 +29,9 @@ class _Query:
     def __init__(self, rotation_vector: Any, translation: Any, base: Any):
         self.given = rotation_vector, translation, base
         self.library = library_of(*self.given)
-        # Six numbers of a list are a pose as exact as they are.
-        lists = isinstance(rotation_vector, (list, tuple))
-        self.dtype = np.dtype(np.float64) if lists else precision_of(rotation_vector)
+        # Six numbers of lists are a pose as exact as they are.
+        arrays = [x for x in self.given if hasattr(x, "dtype")]
+        self.dtype = precision_of(arrays[0]) if arrays else np.dtype(np.float64)
         self.w = _numbers("rotation_vector", rotation_vector, (3,))
         self.t = _numbers("translation", translation, (3,))
         self.base = np.eye(4) if base is None else _numbers("base", base, (4, 4))
@@ -47,9 +47,9 @@ class _Query:
 def pose(rotation_vector: Any, translation: Any, base: Any = None) -> Any:
     """The matrix of a rotation and a shift: six numbers in which to optimise where a camera is.
 
-    `pose(w, t, base=camera.world_to_camera)` is a camera that is moved in its own axes: first it sees as before, then all
-    is turned by w and shifted by t. Start from zeros, and move the base along now and then if the turn grows beyond a
-    half.
+    `pose(w, t, base=camera.world_to_camera)` is a camera that is moved in its own axes: first it sees as before, then
+    all is turned by w and shifted by t (`Camera.moved`). Start from zeros, and take the result for a new base if w
+    grows towards half a turn.
 
     Args:
         rotation_vector: (3,) numbers of any array library: the axis, in radians long.
@@ -57,8 +57,8 @@ def pose(rotation_vector: Any, translation: Any, base: Any = None) -> Any:
         base: (4, 4) numbers [[R, t], [0, 0, 0, 1]], applied before; None is the identity.
 
     Returns:
-        (4, 4) [[R, t], [0, 0, 0, 1]] in the library of the arguments, of the precision of the rotation vector (of a list
-        float64).
+        (4, 4) [[R, t], [0, 0, 0, 1]] in the library of the arguments, of the precision of the first of them that is an
+        array; of lists float64.
 
     Gradients:
         rotation_vector, translation and base. Exact for every rotation vector, zero included.
@@ -169,7 +169,8 @@ def _coefficients(w: np.ndarray) -> tuple[float, float, float]:
     angle = math.hypot(*w)
     if angle < 1:
         square = angle * angle
-        return tuple(sum((-square) ** k / math.factorial(2 * k + n) for k in range(TERMS)) for n in (1, 2, 3))
+        a, b, c = (sum((-square) ** k / math.factorial(2 * k + n) for k in range(TERMS)) for n in (1, 2, 3))
+        return a, b, c
     half = math.sin(angle / 2) / angle
     return math.sin(angle) / angle, 2 * half * half, (angle - math.sin(angle)) / angle**3
 

@@ -68,8 +68,8 @@ def project_points(
     Args:
         points: (N, 3) numbers of any array library, in the mesh's length unit.
         world_to_camera: (4, 4) numbers [[R, t], [0, 0, 0, 1]], to OpenCV's axes: x right, y down, z forward.
-        K: (3, 3) numbers [[fx, skew, cx], [0, fy, cy], [0, 0, 1]], in pixels; for an orthographic camera fx, fy and skew
-            are in pixels per unit of length.
+        K: (3, 3) numbers [[fx, skew, cx], [0, fy, cy], [0, 0, 1]], in pixels; for an orthographic camera fx, fy and
+            skew are in pixels per unit of length.
         distortion: k1, k2, p1, p2 or k1, k2, p1, p2, k3 of Brown and Conrady, in OpenCV's order; None is zeros.
         model: "pinhole" or "orthographic".
 
@@ -84,8 +84,8 @@ def project_points(
         that is NaN sends none.
 
     Raises:
-        ValueError: wrong shape, a camera's numbers that are not finite, a matrix that cannot be inverted, a focal length
-            of zero, an unknown model.
+        ValueError: wrong shape, a camera's numbers that are not finite, a matrix that cannot be inverted, a focal
+            length of zero, an unknown model.
         TypeError: wrong dtype.
 
     Cost: one launch, O(N); computed in float64 and rounded once.   Source: Brown (1966); terms as in OpenCV.
@@ -128,8 +128,8 @@ def project_points_adjoint(
     Raises:
         ValueError, TypeError: as `project_points`; a cotangent of the wrong shape; neither cotangent given.
 
-    Cost: one launch, O(N). Sums over the points are taken in float64, in blocks of 256: the same bits whatever the number
-    of threads.
+    Cost: one launch, O(N). Sums over the points are taken in float64, in blocks of 256: the same bits whatever the
+    number of threads.
 
     Example:
         >>> import geomkit as gk

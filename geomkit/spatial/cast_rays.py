@@ -15,6 +15,7 @@ from geomkit.runtime.device import namespace, zeros
 from geomkit.runtime.kernel import Kernel
 from geomkit.spatial.rays import RayQuery
 from geomkit.spatial.scatter import corners_to_vertices
+from geomkit.tensors import untraced
 
 __all__ = ["Hits", "RayGradients", "cast_rays"]
 
@@ -44,6 +45,7 @@ class Hits:
         normal: (N, 3) unit normal of the face, by its winding; zero for a face without area.
     """
 
+    _fields = ("t", "face", "barycentric", "normal", "position")
     t: Any
     face: Any
     barycentric: Any
@@ -53,11 +55,12 @@ class Hits:
         self._mesh, self._library = q.mesh, q.library
         wrap = q.library.wrap
         self.t, self.face, self.barycentric, self.normal = wrap(t), wrap(face), wrap(barycentric), wrap(normal)
-        self._arrays = face, barycentric
+        self._arrays: Any = (face, barycentric)  # None where there are no numbers
         self._position: Any = None
 
     def rebuilt(self, outputs: dict[str, Any], library: Library) -> Hits:
-        """The same hits with other t, barycentric, normal and position, and all else in another library."""
+        """The same hits with other t, barycentric, normal and position (or what makes it), and all else in another
+        library."""
         hits = copy.copy(self)
         hits._library, hits.face = library, library.wrap(self.face)
         hits.t, hits.barycentric, hits.normal = outputs["t"], outputs["barycentric"], outputs["normal"]
@@ -70,6 +73,7 @@ class Hits:
         hits = cls.__new__(cls)
         hits.t, hits.face, hits.normal = fields["t"], fields["face"], fields["normal"]
         hits.barycentric, hits._position = fields["barycentric"], fields["position"]
+        hits._arrays = None
         return hits
 
     def part(self, at: Any) -> Hits:
@@ -83,7 +87,8 @@ class Hits:
         return len(self.face)
 
     def __repr__(self) -> str:
-        return f"Hits({len(self)} rays, {int((self._arrays[0] >= 0).sum())} hits)"
+        found = "jax traces them" if self._arrays is None else f"{int((self._arrays[0] >= 0).sum())} hits"
+        return f"Hits({len(self)} rays, {found})"
 
     @property
     def hit(self) -> Any:
@@ -91,14 +96,16 @@ class Hits:
         return self.face >= 0
 
     @property
+    @untraced
     def position(self) -> Any:
         """(N, 3) points hit, inf for a miss. `cast_rays.adjoint` takes their cotangent."""
         if self._position is not None:
-            return self._position
+            return self._position() if callable(self._position) else self._position
         position = self._interpolated(self._mesh.vertices_array)
         position[self._arrays[0] < 0] = np.inf
         return self._library.wrap(position)
 
+    @untraced
     def interpolate(self, attribute: Any) -> Any:
         """An attribute of the vertices at each hit.
 
@@ -113,7 +120,7 @@ class Hits:
 
         Raises:
             ValueError: another number of rows than the mesh has vertices.
-            TypeError: no numbers.
+            TypeError: no numbers, or hits that jax traces.
 
         Example:
             >>> import geomkit as gk
@@ -121,6 +128,9 @@ class Hits:
             >>> hits.interpolate(gk.shapes.box().vertices[:, 2]).tolist()
             [0.5]
         """
+        if self._arrays is None:
+            expected = "values (use hits.face and hits.barycentric)"
+            raise TypeError(message("Hits.interpolate", "hits", expected, "arrays that jax traces"))
         mesh = self._mesh
         try:
             shape = (mesh.n_vertices, *np.shape(attribute)[1:])
@@ -133,7 +143,8 @@ class Hits:
         return self._library.wrap(self._interpolated(values))
 
     def _interpolated(self, values: Any) -> Any:
-        mesh, (face, barycentric) = self._mesh, self._arrays
+        mesh = self._mesh
+        face, barycentric = self._arrays
         out = zeros(mesh.device, (len(self), *values.shape[1:]), mesh.dtype)
         hit = namespace(mesh.device).flatnonzero(face >= 0)
         u, v = barycentric[hit].T.reshape(2, -1, *(1,) * (values.ndim - 1))
@@ -155,6 +166,7 @@ class RayGradients(NamedTuple):
     differentiable=("origins", "directions", "vertices"),
     outputs={"t": "real N", "barycentric": "real N 2", "normal": "real N 3", "position": "real N 3"},
     discrete={"face": "int32 N"},
+    late=("position",),
 )
 def cast_rays(
     mesh: Mesh, origins: Any, directions: Any, *, t_min: Any = 0.0, t_max: Any = np.inf, cull: str = "none"

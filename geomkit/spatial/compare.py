@@ -82,7 +82,7 @@ class _Side:
         first = other.mesh.vertices_array[corners[:, 0]].astype(np.float64)
         self.away = self.points - first
         if other.is_mesh:
-            self.weights = self._own(hit.barycentric, 3, np.float64)
+            self.weights = xp.array(self._own(hit.barycentric, 3, np.float64))
             # (What is left of 1 is the first corner's, so that coordinates far from zero do not count.)
             self.weights[:, 0] = 1 - self.weights[:, 1] - self.weights[:, 2]
             for k in (1, 2):

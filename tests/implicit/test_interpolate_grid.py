@@ -177,7 +177,7 @@ def test_gradient(shape, method, output):
     def adjoint(g, p, adj):
         return gk.interpolate_grid.adjoint(g, p, method=method, **PLACE, **{f"adj_{output}": adj})
 
-    gk.gradcheck(forward, adjoint, [grid, points], step=1e-3)
+    gk.gradcheck(forward, [grid, points], adjoint=adjoint, step=1e-3)
 
 
 def test_gradient_chunks_and_threads(monkeypatch):

@@ -354,8 +354,8 @@ def test_gradient(shape, boundary):
         )
 
     inputs = [steady(shape, 0), np.array(0.0), np.array([0.5, 1.0, 2.0]), np.array([1.0, 2.0, 3.0])]
-    gk.gradcheck(forward, adjoint, inputs, step=1e-3)
-    gk.gradcheck(forward, adjoint, [*inputs[:2], np.array(0.7), np.array(-1.0)], step=1e-3)
+    gk.gradcheck(forward, inputs, adjoint=adjoint, step=1e-3)
+    gk.gradcheck(forward, [*inputs[:2], np.array(0.7), np.array(-1.0)], adjoint=adjoint, step=1e-3)
 
 
 def test_gradient_nan():

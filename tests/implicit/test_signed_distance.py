@@ -207,7 +207,7 @@ def test_gradient(shape, sign):
         g = gk.signed_distance.adjoint(mesh.with_vertices(v), p, adj_distance=adj, sign=sign)
         return g.points, g.vertices
 
-    gk.gradcheck(forward, adjoint, [points, mesh.vertices], rtol=1e-7)
+    gk.gradcheck(forward, [points, mesh.vertices], adjoint=adjoint, rtol=1e-7)
 
 
 def test_gradient_on_surface():

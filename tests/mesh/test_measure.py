@@ -253,8 +253,8 @@ class TestGradient:
         step = 1e-6 if offset == 0 else 1e-4
         gk.gradcheck(
             lambda vertices: measure(Mesh(vertices, mesh.faces_array)),
-            lambda vertices, adj: [adjoint(measure, Mesh(vertices, mesh.faces_array), adj)],
             [mesh.vertices_array + offset],
+            adjoint=lambda vertices, adj: [adjoint(measure, Mesh(vertices, mesh.faces_array), adj)],
             step=step,
         )
 
@@ -265,8 +265,8 @@ class TestGradient:
         vertices = np.concatenate([rng.standard_normal((7, 3)), [[9.0, 9.0, 9.0]]])
         gk.gradcheck(
             lambda vertices: measure(Mesh(vertices, faces)),
-            lambda vertices, adj: [adjoint(measure, Mesh(vertices, faces), adj)],
             [vertices],
+            adjoint=lambda vertices, adj: [adjoint(measure, Mesh(vertices, faces), adj)],
         )
         assert not adjoint(measure, Mesh(vertices, faces), random_cotangent(measure, Mesh(vertices, faces)))[7].any()
 

@@ -2,6 +2,7 @@
 
 import math
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -113,6 +114,38 @@ def test_rows_are_parts_of_the_whole():
             np.testing.assert_array_equal(a, b[64 * first : 64 * end])
 
 
+def test_columns_are_parts_of_the_whole():
+    camera = turned(1)
+    whole = [x.reshape(48, 64, 3) for x in camera.rays()]
+    for rows, columns in (((0, 7), (3, 10)), ((7, 48), (60, 64)), (None, (0, 1)), ((5, 9), (8, 8))):
+        part = camera.rays(rows=rows, columns=columns)
+        for a, b in zip(part, whole, strict=True):
+            cut = b[slice(*rows) if rows else slice(None), slice(*columns)]
+            np.testing.assert_array_equal(a, cut.reshape(-1, 3))
+
+
+def test_samples_are_centres_of_parts_of_a_pixel():
+    camera = Camera(np.eye(4), np.eye(3), width=3, height=2)
+    directions = camera.rays(samples=2, dtype=np.float64).directions.reshape(2, 3, 4, 3)
+    np.testing.assert_allclose(directions[0, 0, :, :2], [[0.25, 0.25], [0.75, 0.25], [0.25, 0.75], [0.75, 0.75]])
+    np.testing.assert_allclose(directions[1, 2, 0], [2.25, 1.25, 1])
+    part = camera.rays(samples=2, rows=(1, 2), columns=(1, 3), dtype=np.float64).directions
+    np.testing.assert_array_equal(part, directions[1, 1:].reshape(-1, 3))
+    np.testing.assert_allclose(
+        turned(1).rays(samples=3, dtype=np.float64).directions.reshape(-1, 9, 3)[:, 4],
+        turned(1).rays(dtype=np.float64).directions,
+        rtol=1e-13,
+        atol=1e-15,
+    )
+
+
+def test_a_distorted_camera_has_its_rays_where_it_projects():
+    camera = replace(turned(0), distortion=[-0.15, 0.02, 0.005, -0.01, 0.001])
+    origins, directions = camera.rays(dtype=np.float64)
+    np.testing.assert_allclose(camera.project(origins + 3 * directions).pixel[65], (1.5, 1.5), atol=1e-9)
+    assert "distorted" in repr(camera) and len(camera.distortion) == 5
+
+
 def test_a_negative_focal_length_mirrors_the_image():
     pose, k = turned(2).world_to_camera, np.array([[60, 0, 32], [0, 80, 24], [0, 0, 1.0]])
     plain, mirrored = Camera(pose, k, **SIZE), Camera(pose, k * [[-1, 1, 1], [1, -1, 1], [1, 1, 1]], **SIZE)
@@ -143,6 +176,41 @@ def test_project_answers_in_the_library_and_precision_of_the_points():
         assert seen.pixel.dtype == seen.depth.dtype == dtype
         np.testing.assert_allclose(seen.pixel.numpy(), wanted.pixel, rtol=1e-4)
     assert camera.project([]).pixel.shape == (0, 2) and camera.project([[1, 2, 3]]).depth.dtype == np.float32
+
+
+# ---- orthographic
+
+
+def test_orthographic_looks_along_one_direction():
+    camera = Camera.orthographic((1, 2, 4), (1, 2, 0), extent=6, **SIZE)
+    assert repr(camera) == "Camera(64 x 48, at [1, 2, 4], fx 8, fy 8, orthographic)"
+    origins, directions = camera.rays(dtype=np.float64)
+    np.testing.assert_allclose(directions, np.tile([0, 0, -1.0], (64 * 48, 1)), atol=1e-15)
+    np.testing.assert_allclose(origins[0], [1 - 3.9375, 2 + 2.9375, 4], atol=1e-12)
+    np.testing.assert_allclose(origins[-1], [1 + 3.9375, 2 - 2.9375, 4], atol=1e-12)
+    seen = camera.project([[1, 2, 0], [1, 5, -7], [1, 2, 9]])
+    np.testing.assert_allclose(seen.pixel, [[32, 24], [32, 0], [32, 24]], atol=1e-5)
+    np.testing.assert_allclose(seen.depth, [4, 11, -5], atol=1e-6)
+
+
+def test_orthographic_refuses():
+    for extent in (0, -1, math.nan, math.inf):
+        with pytest.raises(ValueError, match="Camera.orthographic: extent: expected a positive length, got"):
+            Camera.orthographic((0, 0, 4), (0, 0, 0), extent=extent, **SIZE)
+    with pytest.raises(ValueError, match="Camera.orthographic: target: expected another point than eye"):
+        Camera.orthographic((0, 0, 4), (0, 0, 4), extent=1, **SIZE)
+
+
+@pytest.mark.parametrize("size", [(64, 48), (48, 64)])
+def test_orthographic_framing_fits(size):
+    width, height = size
+    mesh = gk.shapes.icosphere(4, 2.0, dtype=np.float64)
+    camera = Camera.framing(mesh, width=width, height=height, model="orthographic")
+    assert camera.model == "orthographic"
+    seen = camera.project(mesh.vertices)
+    assert (seen.depth > 0).all()
+    np.testing.assert_allclose(np.ptp(seen.pixel, axis=0), min(size) / MARGIN, rtol=1e-2)
+    np.testing.assert_allclose(seen.pixel.min(axis=0) + seen.pixel.max(axis=0), size, atol=0.01 * min(size))
 
 
 # ---- framing
@@ -254,6 +322,9 @@ SCALED = np.diag([2.0, 2, 2, 1])
         ({"K": np.diag([1, 0, 1])}, "K: expected focal lengths other than zero, got 1 and 0"),
         ({"width": 0}, "width: expected an integer of at least 1, got 0"),
         ({"height": 4.5}, "height: expected an integer of at least 1, got 4.5"),
+        ({"model": "fisheye"}, "model: expected 'pinhole' or 'orthographic', got 'fisheye'"),
+        ({"distortion": [1, 2]}, "distortion: expected k1, k2, p1, p2 or k1, k2, p1, p2, k3, got 2 numbers"),
+        ({"distortion": [0, 0, 0, math.nan]}, "distortion: expected finite numbers, got"),
     ],
 )
 def test_matrices_that_are_no_camera(changed, text):
@@ -305,6 +376,12 @@ def test_rays_refuse():
     for rows in ((-1, 3), (4, 3), (0, 49)):
         with pytest.raises(ValueError, match=r"Camera.rays: rows: expected \(first, end\) within \(0, 48\)"):
             camera.rays(rows=rows)
+    with pytest.raises(ValueError, match=r"Camera.rays: columns: expected \(first, end\) within \(0, 64\)"):
+        camera.rays(columns=(3, 65))
+    with pytest.raises(ValueError, match="Camera.rays: samples: expected an integer of at least 1, got 0"):
+        camera.rays(samples=0)
+    with pytest.raises(ValueError, match="Camera.rays: device: expected 'cpu' or 'cuda', got 'gpu'"):
+        camera.rays(device="gpu")
 
 
 def test_project_refuses():

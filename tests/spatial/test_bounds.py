@@ -32,7 +32,7 @@ def test_gradient():
     def adjoint(v, adj):
         return (gk.bounds.adjoint(mesh.with_vertices(v), adj_bounds=adj).vertices,)
 
-    gk.gradcheck(lambda v: gk.bounds(mesh.with_vertices(v)), adjoint, [vertices])
+    gk.gradcheck(lambda v: gk.bounds(mesh.with_vertices(v)), [vertices], adjoint=adjoint)
 
 
 def test_gradient_tie():

@@ -329,7 +329,7 @@ def test_gradient(shape, output):
     def adjoint(o, d, v, adj):
         return gk.cast_rays.adjoint(mesh.with_vertices(v), o, d, **{f"adj_{output}": adj})
 
-    gk.gradcheck(forward, adjoint, [origins, directions, mesh.vertices], rtol=1e-7)
+    gk.gradcheck(forward, [origins, directions, mesh.vertices], adjoint=adjoint, rtol=1e-7)
 
 
 def cotangents(n, seed=0):

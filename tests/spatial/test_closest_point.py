@@ -304,7 +304,7 @@ def test_gradient(feature, output):
         g = gk.closest_point.adjoint(mesh.with_vertices(v), p, **{f"adj_{output}": adj})
         return g.points, g.vertices
 
-    gk.gradcheck(forward, adjoint, [points, mesh.vertices], rtol=1e-7)
+    gk.gradcheck(forward, [points, mesh.vertices], adjoint=adjoint, rtol=1e-7)
 
 
 def test_gradient_both_and_result():

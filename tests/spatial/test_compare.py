@@ -129,10 +129,14 @@ def test_gradient_points(squared):
     a, b = clouds(1)
     gk.gradcheck(
         lambda a, b: gk.chamfer_distance(a, b, squared=squared),
-        lambda a, b, adj: gk.chamfer_distance.adjoint(a, b, squared=squared, adj_distance=adj),
         [a, b],
+        adjoint=lambda a, b, adj: gk.chamfer_distance.adjoint(a, b, squared=squared, adj_distance=adj),
     )
-    gk.gradcheck(gk.hausdorff_distance, lambda a, b, adj: gk.hausdorff_distance.adjoint(a, b, adj_distance=adj), [a, b])
+    gk.gradcheck(
+        gk.hausdorff_distance,
+        [a, b],
+        adjoint=lambda a, b, adj: gk.hausdorff_distance.adjoint(a, b, adj_distance=adj),
+    )
 
 
 def test_gradient_meshes():

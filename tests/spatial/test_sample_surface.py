@@ -76,7 +76,7 @@ def test_gradient():
         return (v[mesh.faces[s.face]] * s.barycentric[:, :, None]).sum(axis=1)
 
     gk.gradcheck(
-        forward, lambda v, adj: [gk.sample_surface.adjoint(mesh, 300, adj_points=adj).vertices], [mesh.vertices]
+        forward, [mesh.vertices], adjoint=lambda v, adj: [gk.sample_surface.adjoint(mesh, 300, adj_points=adj).vertices]
     )
 
 

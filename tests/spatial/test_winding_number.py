@@ -118,7 +118,7 @@ def test_gradient(name):
         g = gk.winding_number.adjoint(mesh.with_vertices(v), p, adj_winding=adj)
         return g.points, g.vertices
 
-    gk.gradcheck(forward, adjoint, [points, mesh.vertices], step=1e-4, rtol=1e-7)
+    gk.gradcheck(forward, [points, mesh.vertices], adjoint=adjoint, step=1e-4, rtol=1e-7)
 
 
 def test_gradient_of_soup_points_cancels():

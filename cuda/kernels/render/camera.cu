@@ -13,10 +13,14 @@ GK_FN void put_sums(double* sums, int b, const CameraSums& s) {
 
 GK_KERNEL camera_rays_fwd(int n, int block, int count, Camera camera, Pixels pixels, real* origins, real* directions) {
     GK_EACH(b, n) {
-        for (int i = b * block, end = min(i + block, count); i < end; ++i) {
-            CameraRay ray = ray_through(camera, seen_at(camera, pixel_at(pixels, i)).at);
-            set_row(origins, i, to_real(ray.origin));
-            set_row(directions, i, to_real(ray.direction));
+        int end = min(b * block + block, count);
+        for (int i = b * block; i < end; i += LANES) {
+            Seen seen = seen_at(camera, pixels_at(pixels, i, end));
+            for (int k = 0; k < LANES && i + k < end; ++k) {
+                CameraRay ray = ray_through(camera, seen.at.at(k));
+                set_row(origins, i + k, to_real(ray.origin));
+                set_row(directions, i + k, to_real(ray.direction));
+            }
         }
     }
 }
@@ -26,10 +30,14 @@ GK_KERNEL camera_rays_adj(int n, int block, int count, Camera camera, Pixels pix
                           const real* adj_directions, real* adj_pixels, double* sums) {
     GK_EACH(b, n) {
         CameraSums s = {};
-        for (int i = b * block, end = min(i + block, count); i < end; ++i) {
-            Plane adj = adj_ray_through(camera, seen_at(camera, pixel_at(pixels, i)), to_double(row(adj_origins, i)),
-                                        to_double(row(adj_directions, i)), s);
-            if (pixels.at) adj_pixels[2 * (uint64)i] = real(adj.x), adj_pixels[2 * (uint64)i + 1] = real(adj.y);
+        int end = min(b * block + block, count);
+        for (int i = b * block; i < end; i += LANES) {
+            Seen seen = seen_at(camera, pixels_at(pixels, i, end));
+            for (int j = i; j < min(i + LANES, end); ++j) {
+                Plane adj = adj_ray_through(camera, seen.bent.at(j - i), seen.at.at(j - i), to_double(row(adj_origins, j)),
+                                            to_double(row(adj_directions, j)), s);
+                if (pixels.at) adj_pixels[2 * (uint64)j] = real(adj.x), adj_pixels[2 * (uint64)j + 1] = real(adj.y);
+            }
         }
         put_sums(sums, b, s);
     }
