@@ -24,6 +24,16 @@ from geomkit.render.camera import Camera as Camera
 from geomkit.render.pixel_rays import pixel_rays as pixel_rays
 from geomkit.render.pose import pose as pose
 from geomkit.render.project_points import project_points as project_points
+from geomkit.render.render import render as render
+from geomkit.render.scene import (
+    ConstantLight as ConstantLight,
+    DirectionalLight as DirectionalLight,
+    Material as Material,
+    Object as Object,
+    PointLight as PointLight,
+    Scene as Scene,
+    SpotLight as SpotLight,
+)
 from geomkit.runtime.host import num_threads as num_threads, set_num_threads as set_num_threads
 from geomkit.spatial.bounds import bounds as bounds
 from geomkit.spatial.cast_rays import cast_rays as cast_rays

@@ -15,7 +15,7 @@ from geomkit.autodiff.recording import innermost
 from geomkit.errors import message
 from geomkit.tensors import is_followed, is_tensor, untraced
 
-__all__ = ["Primitive", "nondifferentiable", "primitive", "primitives"]
+__all__ = ["Primitive", "node_for", "nondifferentiable", "primitive", "primitives"]
 
 # What never has a gradient attached, and need not be asked.
 _SIMPLE = frozenset({np.ndarray, list, tuple, float, int, str, bool, type(None), np.float32, np.float64})
@@ -91,7 +91,7 @@ class Primitive:
                 arguments[name] = Primitive.as_mesh(value)
         if self.reason:
             return self._untracked(tracker, arguments)
-        return _node(tracker)(self, arguments)
+        return node_for(tracker)(self, arguments)
 
     def _untracked(self, tracker: str, arguments: dict[str, Any]) -> Any:
         """A call that has no gradients: for discrete answers that is no loss."""
@@ -102,7 +102,7 @@ class Primitive:
                 got = f"one that {tracker} {'traces' if tracker == 'jax' else 'follows'} ({self.reason})"
                 raise TypeError(message(self.__name__, name, "values that do not track gradients", got))
         if tracker == "jax":
-            return _node("jax")(self, arguments)
+            return node_for("jax")(self, arguments)
         call = Call(self, arguments, "")
         call.run(())
         return call.rebuilt(())
@@ -193,7 +193,7 @@ def primitives() -> dict[str, Primitive]:
 
 
 @functools.cache
-def _node(tracker: str) -> Callable[[Primitive, dict[str, Any]], Any]:
+def node_for(tracker: str) -> Callable[[Primitive, dict[str, Any]], Any]:
     """What runs a primitive that something follows gradients through."""
     if tracker == "tape":
         from geomkit.autodiff.tape import call_tape as call

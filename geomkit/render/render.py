@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from geomkit.arrays import Library, as_array
-from geomkit.autodiff.primitive import primitive
+from geomkit.arrays import Library, as_array, library_of, precision_of, tracker_of
+from geomkit.autodiff.primitive import Primitive, node_for
+from geomkit.autodiff.recording import innermost
 from geomkit.errors import message
 from geomkit.mesh.measure import vertex_normals
 from geomkit.render.camera import Camera
@@ -24,6 +28,7 @@ __all__ = ["CHANNELS", "RenderGradients", "Rendering", "render"]
 
 CHANNELS = {"color": 3, "mask": 1, "depth": 1, "position": 3, "normal": 3, "albedo": 3}
 BOUNDARIES = ("integral", "none")
+CAMERA = ("world_to_camera", "K", "distortion")
 TILE = 1 << 18  # rays at a time: bounds the memory to some hundred bytes each, whatever the image
 
 
@@ -48,10 +53,6 @@ class Rendering:
     def __init__(self, **channels: Any):
         for name, image in channels.items():
             setattr(self, name, image)
-
-    def rebuilt(self, outputs: dict[str, Any], library: Library) -> Rendering:
-        """The same channels as other arrays."""
-        return Rendering(**{name: image for name, image in outputs.items() if image is not None})
 
     def __repr__(self) -> str:
         known = {name: getattr(self, name) for name in CHANNELS if getattr(self, name) is not None}
@@ -164,10 +165,78 @@ class Features:
         )  # fmt: skip
 
 
-@primitive(
-    differentiable=("scene", "camera"),
-    outputs={name: f"real H W {count}" for name, count in CHANNELS.items()},
-)
+class _SceneFunction(Primitive):
+    """A primitive of a scene and a camera: gradients reach any array in either, by its path."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        bound = inspect.signature(self.forward).bind(*args, **kwargs).arguments
+        scene, camera = bound.pop("scene"), bound.pop("camera")
+        scene = scene if isinstance(scene, Scene) else Scene(scene)
+        arrays = {path: scene[path] for path in scene.paths()}
+        if isinstance(camera, Camera):
+            arrays |= {f"camera.{name}": getattr(camera, name) for name in CAMERA if getattr(camera, name) is not None}
+        trackers = {tracker_of(x) for x in arrays.values()} - {""}
+        if not trackers and innermost() is None:
+            image, library = self.forward(scene, camera, **bound), library_of(*arrays.values())
+            return Rendering(**{name: library.wrap(x) for name, x in vars(image).items()})
+        known = {path: x for path, x in arrays.items() if hasattr(x, "dtype")}
+        tracker = next(iter(trackers), "tape")
+        return node_for(tracker)(_Bound(self, scene, camera, bound, known), known)  # pyright: ignore[reportArgumentType]
+
+
+class _Bound:
+    """One call of a `_SceneFunction` as a primitive of the arrays in its scene, by path."""
+
+    takes_result, reason, discrete = False, "", {}
+
+    def __init__(self, op: Primitive, scene: Scene, camera: Camera, options: dict[str, Any], arrays: dict[str, Any]):
+        self.op, self.scene, self.camera, self.options = op, scene, camera, options
+        self.__name__ = op.__name__
+        self.parameters = tuple(arrays)
+        self.sends = {path: path for path in arrays}
+        chosen = options.get("channels", ("color",))
+        chosen = (chosen,) if isinstance(chosen, str) else tuple(chosen)
+        self.outputs = {name: f"real {camera.height} {camera.width} {CHANNELS[name]}" for name in chosen if name in CHANNELS}
+        self.early = tuple(self.outputs)
+        self.shapes = {path: (tuple(array.shape), precision_of(array)) for path, array in arrays.items()}
+
+    def _with(self, values: dict[str, Any]) -> tuple[Scene, Camera]:
+        own = {path.removeprefix("camera."): x for path, x in values.items() if path.startswith("camera.")}
+        scene = self.scene.with_plain({path: x for path, x in values.items() if not path.startswith("camera.")})
+        return scene, replace(self.camera, **own)
+
+    def forward(self, **values: Any) -> Rendering:
+        return self.op.forward(*self._with(values), **self.options)
+
+    def adjoint(self, **values: Any) -> SimpleNamespace:
+        cotangents = {name: values.pop(name) for name in list(values) if name.startswith("adj_")}
+        scene, camera = self._with(values)
+        g = self.op.adjoint(scene, camera, **self.options, **cotangents)
+        found = g.scene | {f"camera.{name}": x for name, x in g.camera.items()}
+        gradients = {}
+        for path in values:
+            shape, dtype = self.shapes[path]
+            # What the image does not depend on gets zero; a number for three channels the sum of theirs.
+            x = found.get(path, np.zeros(shape))
+            gradients[path] = (x.sum() if shape == () and x.ndim else x).astype(dtype)
+        return SimpleNamespace(**gradients)
+
+    def fields_of(self, result: Rendering, names: tuple[str, ...] | None = None) -> list[Any]:
+        return [getattr(result, name) for name in (self.outputs if names is None else names)]
+
+    def rebuilt(self, result: Rendering, outputs: dict[str, Any], library: Library) -> Rendering:
+        return Rendering(**outputs)
+
+    def assembled(self, fields: dict[str, Any]) -> Rendering:
+        return Rendering(**fields)
+
+
+def _declared(forward: Callable) -> _SceneFunction:
+    outputs = {name: f"real H W {count}" for name, count in CHANNELS.items()}
+    return _SceneFunction(forward, ("scene", "camera"), outputs, {})
+
+
+@_declared
 def render(
     scene: Scene,
     camera: Camera,

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-import numpy as np
-
-from geomkit.arrays import tracker_of
-from geomkit.autodiff.call import is_holder
 from geomkit.errors import message
 from geomkit.mesh.mesh import Mesh, as_mesh
 
@@ -199,6 +194,15 @@ class Scene:
         if thing is None or path not in set(self.paths()):
             raise KeyError(f"Scene: no {path!r} in it: there are {', '.join(self.paths())}")
         return thing.mesh.vertices if rest == "vertices" else operator.attrgetter(rest)(thing)
+
+    def with_plain(self, values: Mapping[str, Any]) -> Scene:
+        """The scene on NumPy's or CuPy's arrays, with these at some paths."""
+        objects = {}
+        for name, thing in self.objects.items():
+            objects[name] = replace(thing, mesh=thing.mesh.plain_with(values.get(f"{name}.vertices")))
+        return Scene(objects, self.lights).with_values(
+            {path: x for path, x in values.items() if not path.endswith(".vertices")}
+        )
 
     def with_values(self, values: Mapping[str, Any]) -> Scene:
         """The scene with other values at some paths.
