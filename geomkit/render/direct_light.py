@@ -20,7 +20,9 @@ _HITS = (
 )
 _BOUNCE = _HITS.replace("const real* positions, ", "")
 light_fwd = Kernel(
-    SOURCE, "light_fwd", f"int kind, Light light, const real* vertices, const int* faces, {_HITS}, real* to_light, real* color"
+    SOURCE,
+    "light_fwd",
+    f"int kind, Light light, const real* vertices, const int* faces, {_HITS}, real* to_light, real* color",
 )
 light_adj = Kernel(
     SOURCE,
@@ -110,7 +112,7 @@ class LightStruct:
 
 
 def light_sample(mesh: Any, light: LightStruct, s: Surfaces, dimension: int) -> tuple[Any, Any]:
-    """For each hit the vector to a sample of the light (M, 3), of length one if it has no place, and what is seen (M, 3)."""
+    """For each hit the vector to a sample of the light (M, 3), of length one if that has no place, and what is seen."""
     m = len(s)
     to_light, color = (empty(mesh.device, (m, 3), mesh.dtype) for _ in range(2))
     light_fwd(

@@ -38,9 +38,7 @@ def interpolated_adj(
     """The cotangent (V, C) of the attribute; that of barycentric adds up in adj_barycentric."""
     n, channels = len(face), attribute.shape[1]
     adj_corners = empty(mesh.device, (n, 3, channels), mesh.dtype)
-    interpolate_adj(
-        n, channels, attribute, mesh.faces_array, face, barycentric, adj_out, adj_barycentric, adj_corners
-    )
+    interpolate_adj(n, channels, attribute, mesh.faces_array, face, barycentric, adj_out, adj_barycentric, adj_corners)
     # The sum at vertices takes three numbers a corner.
     padded = zeros(mesh.device, (n, 3, 3 * -(-channels // 3)), mesh.dtype)
     padded[:, :, :channels] = adj_corners

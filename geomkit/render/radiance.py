@@ -200,9 +200,8 @@ class Radiance:
         """Gradients of a bounce: of its surfaces, and of its throughput."""
         t, xp, s = self.tables, self.xp, step.surfaces
         assert s is not None
-        adj_s = Surfaces(
-            xp.zeros((len(s), MATERIAL), t.dtype), *(xp.zeros((len(s), 3), t.dtype) for _ in range(4)), s.stream, s.index
-        )
+        zero = [xp.zeros((len(s), 3), t.dtype) for _ in range(4)]
+        adj_s = Surfaces(xp.zeros((len(s), MATERIAL), t.dtype), zero[0], zero[1], zero[2], zero[3], s.stream, s.index)
         weighted = step.throughput * adj
         adj_through = xp.zeros((len(s), 3), t.dtype)
         for j, entry in enumerate(t.lights):

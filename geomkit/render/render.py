@@ -77,7 +77,15 @@ class RenderGradients:
 
 class _Query:
     def __init__(
-        self, scene: Any, camera: Any, channels: Any, samples: Any, depth: Any, boundary: str, light_points: Any, seed: Any
+        self,
+        scene: Any,
+        camera: Any,
+        channels: Any,
+        samples: Any,
+        depth: Any,
+        boundary: str,
+        light_points: Any,
+        seed: Any,
     ):
         op = "render"
         if not isinstance(camera, Camera):
@@ -107,9 +115,11 @@ class _Query:
             stream = xp.repeat(streams(xp, pixel, self.seed), n)
             yield slice(first, last), window, stream, xp.tile(xp.arange(n, dtype=np.int32), len(pixel))
 
-    def rays(self, window: PixelWindow) -> Any:
+    def seen_through(self, window: PixelWindow, stream: Any, index: Any) -> Features:
+        """What the rays of a window see."""
         camera = self.camera
-        return pixel_rays.forward(window, camera.world_to_camera, camera.K, camera.distortion, model=camera.model)
+        rays = pixel_rays.forward(window, camera.world_to_camera, camera.K, camera.distortion, model=camera.model)
+        return self.seen(rays.origins, rays.directions, stream, index)
 
     def seen(self, origins: Any, directions: Any, stream: Any, index: Any) -> Features:
         """What rays see."""
@@ -196,7 +206,9 @@ class _Bound:
         self.sends = {path: path for path in arrays}
         chosen = options.get("channels", ("color",))
         chosen = (chosen,) if isinstance(chosen, str) else tuple(chosen)
-        self.outputs = {name: f"real {camera.height} {camera.width} {CHANNELS[name]}" for name in chosen if name in CHANNELS}
+        self.outputs = {
+            name: f"real {camera.height} {camera.width} {CHANNELS[name]}" for name in chosen if name in CHANNELS
+        }
         self.early = tuple(self.outputs)
         self.shapes = {path: (tuple(array.shape), precision_of(array)) for path, array in arrays.items()}
 
@@ -253,12 +265,12 @@ def render(
     Args:
         scene: a Scene, or a mesh, which is then lit from everywhere alike.
         camera: a Camera.
-        channels: what to compute: "color"; "mask", the share of a pixel that objects cover; "depth" along the camera's z
-            axis, "position", "normal" and "albedo", which are 0 where there is nothing: divide by the mask for the mean
-            of what is there.
+        channels: what to compute: "color"; "mask", the share of a pixel that objects cover; "depth" along the camera's
+            z axis, "position", "normal" and "albedo", which are 0 where there is nothing: divide by the mask for the
+            mean of what is there.
         samples: along each side of a pixel, samples^2 in all. A pixel is the mean over its square.
-        depth: how many surfaces light may meet before it reaches the camera: 0 shows what emits, 1 is direct light, more
-            is light between surfaces.
+        depth: how many surfaces light may meet before it reaches the camera: 0 shows what emits, 1 is direct light,
+            more is light between surfaces.
         boundary: what gradients know of visibility: "integral" has silhouettes, edges and shadows of direct light move;
             "none" takes them as fixed.
         light_points: points of an area light, or directions of a constant one, whose shadows move in gradients.
@@ -276,8 +288,8 @@ def render(
     Raises:
         ValueError, TypeError: an argument that is none of these; a scene without objects.
 
-    Cost: a ray for each sample, and one for each light at each surface. Gradients cost about as much again, and two rays
-        for each pixel that an edge passes.
+    Cost: a ray for each sample, and one for each light at each surface. Gradients cost about as much again, and two
+        rays for each pixel that an edge passes.
     Source: Li et al. (2018) for the integral along edges; Burley (2020) for the samples.
 
     Example:
@@ -292,7 +304,7 @@ def render(
     xp = q.tables.xp
     out = xp.empty((camera.height, camera.width, int(q.stops[-1])), q.dtype)
     for rows, window, stream, index in q.tiles():
-        value = q.seen(*q.rays(window), stream, index).value
+        value = q.seen_through(window, stream, index).value
         out[rows] = value.reshape(window.rows, window.columns, q.samples**2, -1).mean(axis=2)
     return Rendering(**{name: out[..., a:b] for name, a, b in zip(q.channels, q.stops, q.stops[1:], strict=False)})
 
@@ -346,7 +358,7 @@ def render_adjoint(
     out: dict[str, Any] = {}
     cameras: dict[str, Any] = {}
     for rows, window, stream, index in q.tiles():
-        seen = q.seen(*q.rays(window), stream, index)
+        seen = q.seen_through(window, stream, index)
         each = xp.repeat(adj[rows].reshape(-1, adj.shape[2]) / q.dtype.type(q.samples**2), q.samples**2, axis=0)
         found, adj_origins, adj_directions = seen.adjoint(xp.ascontiguousarray(each, dtype=q.dtype))
         for path, value in found.items():

@@ -29,7 +29,7 @@ class Material:
     """How a surface reflects and emits light.
 
     Attributes:
-        albedo: (3,) linear RGB in [0, 1]; or (V, 3), one at each vertex; or a texture (H, W, 3), which needs `Object.uv`.
+        albedo: (3,) linear RGB in [0, 1]; or (V, 3), one at each vertex; or a texture (H, W, 3), which needs uv.
         model: "diffuse", or "metallic" for glTF's metallic-roughness model.
         metallic: from 0, a dielectric under a clear coat, to 1, a metal. Model "metallic" only.
         roughness: from 0, a mirror, to 1; below 0.03 it counts as that.
@@ -190,9 +190,9 @@ class Scene:
 
     def __getitem__(self, path: str) -> Any:
         name, _, rest = path.partition(".")
-        thing = self.objects.get(name) or self.lights.get(name)
-        if thing is None or path not in set(self.paths()):
+        if path not in set(self.paths()):
             raise KeyError(f"Scene: no {path!r} in it: there are {', '.join(self.paths())}")
+        thing: Any = self.objects.get(name) or self.lights[name]
         return thing.mesh.vertices if rest == "vertices" else operator.attrgetter(rest)(thing)
 
     def with_plain(self, values: Mapping[str, Any]) -> Scene:
@@ -221,7 +221,9 @@ class Scene:
                 lights[name] = replace(lights[name], **{rest: value})
             elif rest == "vertices":
                 mesh = objects[name].mesh
-                objects[name] = replace(objects[name], mesh=mesh if value is mesh.vertices else mesh.with_vertices(value))
+                objects[name] = replace(
+                    objects[name], mesh=mesh if value is mesh.vertices else mesh.with_vertices(value)
+                )
             elif rest == "uv":
                 objects[name] = replace(objects[name], uv=value)
             else:

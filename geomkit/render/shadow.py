@@ -38,7 +38,7 @@ class _Points:
 
     def __init__(self, tables: SceneTables, entry: LightEntry, count: int, seed: int):
         light = entry.light
-        kind, (x, y, z, nx, ny, nz), power = light.kind, light.fields[2:8], np.array(light.fields[8:11])
+        kind, (x, y, z), power = light.kind, light.fields[2:5], np.array(light.fields[8:11])
         self.far = light.position_at_infinity
         self.face, self.weights = None, None
         u = (np.arange(count)[:, None] * np.array(GOLDEN) + np.random.default_rng(seed).random(2)) % 1
@@ -78,7 +78,8 @@ class _Points:
         """Add the gradients (N, 3) of the points `which` to those of the light."""
         xp = tables.xp
         total = xp.stack(
-            [xp.bincount(which, weights=rows[:, k].astype(np.float64), minlength=len(self.place)) for k in range(3)], axis=1
+            [xp.bincount(which, weights=rows[:, k].astype(np.float64), minlength=len(self.place)) for k in range(3)],
+            axis=1,
         )
         if self.face is not None:
             corners = xp.ascontiguousarray((xp.asarray(self.weights)[:, :, None] * total[:, None]).astype(tables.dtype))
@@ -191,7 +192,7 @@ class ShadowSamples:
         sides, same = [], xp.ones(len(self.t), bool)
         for sign in (-1, 1):
             rays = pixel_rays.forward((self.pixel + sign * aside).astype(dtype), *self.arguments, model=camera.model)
-            side = Radiance(tables, *rays, stream, stream.astype(np.int32), 0)
+            side = Radiance(tables, rays.origins, rays.directions, stream, stream.astype(np.int32), 0)
             same &= side.hits.face == self.hits.face
             sides.append(self._arriving(side))
         self.jump = xp.where(same[:, None], sides[0] - sides[1], 0)
@@ -251,17 +252,18 @@ class ShadowSamples:
         self.points.add_gradient(tables, self.entry, self.owner, adj_place, out)
 
     def tangent(self, d_vertices: Any) -> Any:
-        """(H, W, 3) the change of the image when edges move with the vertices (V, 3), what is shaded staying in place."""
+        """(H, W, 3) the change of the image when edges move with the vertices (V, 3), and receivers do not."""
         xp, t = self.tables.xp, self.t[:, None]
         step = (1 - t) * d_vertices[self.ends[:, 0]] + t * d_vertices[self.ends[:, 1]]
         swept = (self._derivative(self._thrown(step)) * self.across).sum(axis=1) * self.share
         h, w = self.camera.height, self.camera.width
         place = self.line * w + self.column
-        image = [xp.bincount(place, weights=(swept * self.jump[:, k]).astype(np.float64), minlength=h * w) for k in range(3)]
+        image = [
+            xp.bincount(place, weights=(swept * self.jump[:, k]).astype(np.float64), minlength=h * w) for k in range(3)
+        ]
         return xp.stack(image, axis=1).reshape(h, w, 3)
 
 
 def shadows_of(tables: SceneTables, camera: Camera, *, count: int, seed: int) -> list[ShadowSamples]:
     """The edges of the shadows of all lights."""
     return [ShadowSamples(tables, camera, entry, count=count, seed=seed) for entry in tables.lights]
-

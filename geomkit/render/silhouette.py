@@ -102,7 +102,9 @@ class EdgeSamples:
         forward = np.asarray(camera.world_to_camera)[2, :3]
         outline = table.silhouettes(mesh, normals, -forward if orthographic else camera.eye, parallel=orthographic)
         flat = xp.asarray([not smooth for smooth in tables.smooth])
-        crease = ~outline & table.creases(normals, flat[tables.object_of_face]) if flat.any() else xp.zeros_like(outline)
+        crease = (
+            ~outline & table.creases(normals, flat[tables.object_of_face]) if flat.any() else xp.zeros_like(outline)
+        )
         chosen = xp.flatnonzero(outline | crease)
         ends = table.ends[chosen]
         a, b = (mesh.vertices_array[ends[:, k]] for k in range(2))
@@ -158,7 +160,9 @@ class EdgeSamples:
         swept = (self._derivative(step) * self.across).sum(axis=1) * self.share
         h, w, c = self.camera.height, self.camera.width, self.jump.shape[1]
         place = self.line * w + self.column
-        image = [xp.bincount(place, weights=(swept * self.jump[:, k]).astype(np.float64), minlength=h * w) for k in range(c)]
+        image = [
+            xp.bincount(place, weights=(swept * self.jump[:, k]).astype(np.float64), minlength=h * w) for k in range(c)
+        ]
         return xp.stack(image, axis=1).reshape(h, w, c)
 
 

@@ -76,7 +76,9 @@ class SceneTables:
         for row, name, thing, albedo in zip(rows, self.names, self.objects, self.albedo, strict=True):
             material = thing.material
             if material.model not in ("diffuse", "metallic"):
-                raise ValueError(message("render", f"{name}.material.model", "'diffuse' or 'metallic'", repr(material.model)))
+                raise ValueError(
+                    message("render", f"{name}.material.model", "'diffuse' or 'metallic'", repr(material.model))
+                )
             row[:3] = to_host(albedo) if albedo.ndim == 1 else 1
             row[3] = number(f"{name}.material.metallic", material.metallic)
             row[4] = number(f"{name}.material.roughness", material.roughness)
@@ -88,7 +90,7 @@ class SceneTables:
         self.vertex_normals = xp.asarray(self.mesh.vertex_normals) if any(self.smooth) else None
         self.background, self.background_path = np.zeros(3), ""
         self.lights = [self._light(name, light) for name, light in scene.lights.items()]
-        self.lights += [self._emitter(k) for k in np.flatnonzero(self.emits)]
+        self.lights += [self._emitter(int(k)) for k in np.flatnonzero(self.emits)]
 
     def _albedo(self, name: str, thing: Object) -> Any:
         given = thing.material.albedo
@@ -150,7 +152,9 @@ class SceneTables:
         areas = to_host(self.mesh.face_areas)[begin:end].astype(np.float64)
         shares = np.cumsum(areas)
         if not (len(shares) and shares[-1] > 0):
-            raise MeshError(message("render", f"{self.names[k]}.vertices", "faces with some area, as they emit", "none"))
+            raise MeshError(
+                message("render", f"{self.names[k]}.vertices", "faces with some area, as they emit", "none")
+            )
         faces = self.xp.asarray(np.arange(begin, end, dtype=np.int32))
         distribution = self.xp.asarray(shares / shares[-1])
         light = LightStruct(
@@ -184,7 +188,9 @@ class SceneTables:
         whole[self.first_vertex[k] : self.first_vertex[k + 1]] = attribute
         return whole
 
-    def materials_adj(self, face: Any, barycentric: Any, adj_rows: Any, adj_barycentric: Any, out: dict[str, Any]) -> None:
+    def materials_adj(
+        self, face: Any, barycentric: Any, adj_rows: Any, adj_barycentric: Any, out: dict[str, Any]
+    ) -> None:
         """Gradients of the materials by path, added to `out`; those of barycentric add up in adj_barycentric."""
         owner = self.object_of_face[face]
         for k, name in enumerate(self.names):

@@ -15,7 +15,8 @@ def texel_colors(texture: Any, uv: Any) -> Any:
     """Colours of a texture that repeats.
 
     Args:
-        texture: (H, W, C); row 0 is on top, where v is 1; the centre of a texel is at ((i + 0.5) / W, 1 - (j + 0.5) / H).
+        texture: (H, W, C); row 0 is on top, where v is 1; texel (i, j) has its centre at ((i + 0.5) / W,
+            1 - (j + 0.5) / H).
         uv: (N, 2).
 
     Returns:

@@ -79,7 +79,8 @@ class Hits:
     def part(self, at: Any) -> Hits:
         """Some of the hits of a plain result, by their numbers."""
         hits = copy.copy(self)
-        hits.t, hits.face, hits.barycentric, hits.normal = (x[at] for x in (self.t, self.face, self.barycentric, self.normal))
+        for name in ("t", "face", "barycentric", "normal"):
+            setattr(hits, name, getattr(self, name)[at])
         hits._arrays = hits.face, hits.barycentric
         return hits
 
