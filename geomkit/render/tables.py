@@ -102,7 +102,10 @@ class SceneTables:
         elif len(shape) == 3:
             wanted = ("H", "W", 3)
         device = "cpu" if len(shape) == 1 else self.device
-        return as_array(given, op="render", name=path, shape=wanted, dtype=self.dtype, device=device)
+        albedo = as_array(given, op="render", name=path, shape=wanted, dtype=self.dtype, device=device)
+        if not bool(namespace(device).isfinite(albedo).all()):
+            raise ValueError(message("render", path, "finite numbers", "nan or inf"))
+        return albedo
 
     def _uv(self, name: str, thing: Object) -> Any:
         if thing.uv is None:
