@@ -38,9 +38,13 @@ bounce_adj_kernel = Kernel(
     "bounce_adj",
     f"{_BOUNCE}, const real* adj_factor, real* adj_materials, real* adj_normals, real* adj_directions",
 )
+emitter_fwd = Kernel(
+    "render/emitter.cu", "emitter_fwd", "Light light, const uint* stream, const int* index, int dimension, int* face, "
+    "real* barycentric",
+)  # fmt: skip
 
 MATERIAL = 7  # numbers of a material at a hit, as in cuda/render/bsdf.h
-CONSTANT, POINT, DIRECTIONAL, SPOT, AREA, PATCH = range(6)
+CONSTANT, POINT, DIRECTIONAL, SPOT, AREA, PATCH, ENVIRONMENT = range(7)
 BLOCK = 512  # hits whose gradients of a light one item sums
 
 
@@ -80,6 +84,7 @@ class LightStruct:
         dtype, device: of the hits.
         position, axis, power: (3,) float64.
         faces: (E,) int32, of an area light; distribution: (E,) float64, the running sum of their shares.
+        size: of an environment's image, columns and rows; distribution is then as in Surroundings.
     """
 
     def __init__(
@@ -96,19 +101,28 @@ class LightStruct:
         faces: Any = None,
         distribution: Any = None,
         two_sided: bool = False,
+        size: tuple[int, int] | None = None,
     ):
         self.kind, self.dtype, self.device = kind, dtype, device
         self.table = faces, distribution
+        count, sides = (0 if faces is None else len(faces), 2 if two_sided else 1) if size is None else size
         self.fields = (
             address(faces), address(distribution), *map(float, position), *map(float, axis), *map(float, power),
             math.cos(math.radians(inner)), math.cos(math.radians(outer)),
-            float(0 if faces is None else len(faces)), 2.0 if two_sided else 1.0,
+            float(count), float(sides),
         )  # fmt: skip
 
     @property
     def position_at_infinity(self) -> bool:
         """Whether rays to it have no end."""
-        return self.kind in (CONSTANT, DIRECTIONAL)
+        return self.kind in (CONSTANT, DIRECTIONAL, ENVIRONMENT)
+
+
+def emitter_points(light: LightStruct, s: Surfaces, dimension: int) -> tuple[Any, Any]:
+    """The faces (M,) and barycentrics (M, 2) of the points of an area light that `light_sample` draws."""
+    face, barycentric = empty(light.device, len(s), np.int32), empty(light.device, (len(s), 2), light.dtype)
+    emitter_fwd(len(s), light, s.stream, s.index, dimension, face, barycentric)
+    return face, barycentric
 
 
 def light_sample(mesh: Any, light: LightStruct, s: Surfaces, dimension: int) -> tuple[Any, Any]:

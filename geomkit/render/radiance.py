@@ -65,6 +65,7 @@ class Radiance:
     def __init__(self, tables: SceneTables, origins: Any, directions: Any, stream: Any, index: Any, depth: int):
         self.tables, self.xp = tables, tables.xp
         self.steps: list[_Step] = []
+        self.lit: dict[tuple[int, int], Any] = {}  # by bounce and light, what arrives of tinted lights without the tint
         xp, n = self.xp, len(origins)
         self.value = xp.zeros((n, 3), tables.dtype)
         rays, throughput = xp.arange(n), None
@@ -96,9 +97,12 @@ class Radiance:
         missed = step.hits.face < 0
         if t.background.any():
             self.value[missed] = xp.asarray(t.background, dtype=t.dtype)
+        for around in t.surroundings:
+            self.value[missed] += around.at(step.directions[missed])
         if t.emits.any():
-            self.value[step.at] = xp.asarray(t.emission, dtype=t.dtype)[t.object_of_face[step.hits.face[step.at]]]
-            self.value[step.at] *= self._front(step)[:, None]
+            at, h = step.at, step.hits
+            width = t.widths(h, step.directions, at)
+            self.value[at] = t.emission_at(h.face[at], h.barycentric[at], width) * self._front(step)[:, None]
 
     def _front(self, step: _Step) -> Any:
         """(K,) 1 where the side that is seen emits."""
@@ -117,9 +121,8 @@ class Radiance:
             if not all(t.smooth):
                 smooth = self.xp.asarray(t.smooth)[t.object_of_face[face]]
                 normal = self.xp.where(smooth[:, None], normal, flat)
-        return Surfaces(
-            t.materials_at(face, barycentric), h.position[at], normal, flat, step.directions[at], stream, index
-        )
+        material = t.materials_at(face, barycentric, t.widths(h, step.directions, at))
+        return Surfaces(material, h.position[at], normal, flat, step.directions[at], stream, index)
 
     def first_surfaces(self) -> tuple[Surfaces, Any]:
         """What is hit first, and by which rays."""
@@ -136,13 +139,16 @@ class Radiance:
 
     def _arriving(self, s: Surfaces, j: int, k: int) -> Any:
         """What is seen of light j, shadows included."""
-        t, light = self.tables, self.tables.lights[j].light
+        t, light, tint = self.tables, self.tables.lights[j].light, self.tables.lights[j].tint
         to_light, color = light_sample(t.mesh, light, s, _dimension(k, j))
         lit = self.xp.flatnonzero(color.any(axis=1))
         far = light.position_at_infinity
         way, origins = to_light[lit], self.lifted(s, to_light)[lit]
         dark = occluded(t.mesh, origins, way, t_max=np.inf if far else 1 - SHORT)
         color[lit[dark]] = 0
+        if tint is not None:
+            self.lit[k, j] = color
+            color = color * tint.at(s, to_light, _dimension(k, j))
         return color
 
     # ---- the way back
@@ -177,7 +183,7 @@ class Radiance:
             else:
                 adj_throughput = None
             if k == 0:
-                self._emission_adj(step, adj, out)
+                self._emission_adj(step, adj, adj_bary, adj_directions, out)
                 self._first_adj(step, first, adj_position, adj_normal, adj_bary, out)
                 adj_depth = None if adj_t is None else xp.ascontiguousarray(adj_t[:, 0])
             g = cast_rays.adjoint(
@@ -206,8 +212,13 @@ class Radiance:
         adj_through = xp.zeros((len(s), 3), t.dtype)
         for j, entry in enumerate(t.lights):
             adj_through += adj * step.seen[j]
-            visible = step.seen[j].any(axis=1, keepdims=True)
-            sums, face, corners = light_sample_adj(t.mesh, entry.light, s, _dimension(k, j), weighted * visible, adj_s)
+            lit = self.lit.get((k, j), step.seen[j])
+            adj_color = weighted * lit.any(axis=1, keepdims=True)
+            if entry.tint is not None:
+                to_light, _ = light_sample(t.mesh, entry.light, s, _dimension(k, j))
+                entry.tint.adjoint(s, to_light, _dimension(k, j), adj_color * lit, out)
+                adj_color = adj_color * entry.tint.at(s, to_light, _dimension(k, j))
+            sums, face, corners = light_sample_adj(t.mesh, entry.light, s, _dimension(k, j), adj_color, adj_s)
             entry.add_gradients(to_host(sums), out)
             if entry.light.kind == AREA:
                 add(out, "vertices", corners_to_vertices(t.mesh, face, corners).astype(np.float64))
@@ -223,7 +234,7 @@ class Radiance:
         t, xp, h, at = self.tables, self.xp, step.hits, step.at
         face, barycentric = h.face[at], h.barycentric[at]
         adj_bary = xp.zeros(barycentric.shape, t.dtype)
-        t.materials_adj(face, barycentric, adj_s.material, adj_bary, out)
+        t.materials_adj(face, barycentric, adj_s.material, adj_bary, out, t.widths(h, step.directions, at))
         adj_normal = adj_s.normal
         if t.vertex_normals is not None:
             raw = interpolated(t.mesh, t.vertex_normals, face, barycentric)
@@ -250,18 +261,26 @@ class Radiance:
             rows = self.xp.zeros((len(at), MATERIAL), t.dtype)
             rows[:, :3] = given["adj_albedo"][at]
             adj_bary = self.xp.zeros((len(at), 2), t.dtype)
-            t.materials_adj(step.hits.face[at], step.hits.barycentric[at], rows, adj_bary, out)
+            width = t.widths(step.hits, step.directions, at)
+            t.materials_adj(step.hits.face[at], step.hits.barycentric[at], rows, adj_bary, out, width)
             barycentric[at] += adj_bary
 
-    def _emission_adj(self, step: _Step, adj: Any, out: dict[str, Any]) -> None:
-        t = self.tables
-        if t.background_path:
-            add(out, t.background_path, adj[step.hits.face < 0].sum(axis=0, dtype=np.float64))
+    def _emission_adj(
+        self, step: _Step, adj: Any, barycentric: Any, directions: Any, out: dict[str, Any]
+    ) -> None:
+        t, h = self.tables, step.hits
+        missed = self.xp.flatnonzero(h.face < 0)
+        for path in t.background_paths:
+            add(out, path, adj[missed].sum(axis=0, dtype=np.float64))
+        for around in t.surroundings:
+            directions[missed] += around.adjoint(step.directions[missed], adj[missed], out)
         if t.emits.any():
-            owner = t.object_of_face[step.hits.face[step.at]]
-            seen = adj[step.rays[step.at]] * self._front(step)[:, None]
-            for k in np.flatnonzero(t.emits):
-                add(out, f"{t.names[k]}.material.emission", seen[owner == k].sum(axis=0, dtype=np.float64))
+            at = step.at
+            adj_bary = self.xp.zeros((len(at), 2), t.dtype)
+            seen = adj[step.rays[at]] * self._front(step)[:, None]
+            width = t.widths(h, step.directions, at)
+            t.emission_adj(h.face[at], h.barycentric[at], seen, adj_bary, out, width)
+            barycentric[at] += adj_bary
 
 
 def _dimension(k: int, j: int) -> int:

@@ -10,8 +10,11 @@ from typing import Any
 import numpy as np
 
 from geomkit.arrays import to_host
+from geomkit.render.attribute import Attribute
 from geomkit.render.camera import Camera
-from geomkit.render.direct_light import AREA, CONSTANT, DIRECTIONAL, PATCH, LightStruct, light_sample
+from geomkit.render.direct_light import AREA, CONSTANT, DIRECTIONAL, ENVIRONMENT, PATCH, LightStruct, light_sample
+from geomkit.render.environment import Surroundings
+from geomkit.render.film import Film, whole_film
 from geomkit.render.pixel_rays import pixel_rays
 from geomkit.render.project_points import project_points
 from geomkit.render.radiance import Radiance
@@ -52,6 +55,13 @@ class _Points:
             self.place = np.stack([r * np.cos(phi), r * np.sin(phi), z], axis=1)
             share = 4 * np.pi / count * power
             self.structs = [struct(DIRECTIONAL, power=share, position=-to) for to in self.place]
+        elif kind == ENVIRONMENT:
+            assert entry.tint is not None and isinstance(entry.tint.source, Surroundings)
+            self.place, radiance = entry.tint.source.drawn(u)
+            self.structs = [
+                struct(DIRECTIONAL, power=seen / count, position=-to)
+                for to, seen in zip(self.place, radiance, strict=True)
+            ]
         elif kind == AREA:
             faces, vertices = to_host(tables.mesh.faces_array), to_host(tables.mesh.vertices_array).astype(np.float64)
             own, distribution = (to_host(x) for x in light.table)
@@ -66,9 +76,14 @@ class _Points:
             # (The light's whole area over J, by what it is drawn with.)
             normal /= ((distribution[at] - before) * count)[:, None]
             both = light.fields[-1] == 2
+            powers = np.broadcast_to(power, (count, 3))
+            if entry.tint is not None:
+                assert isinstance(entry.tint.source, Attribute)
+                where = (self.face.astype(np.int32), self.weights[:, 1:].astype(tables.dtype))
+                powers = to_host(entry.tint.source.at(*map(tables.xp.asarray, where), None))
             self.structs = [
-                struct(PATCH, power=power, position=p, axis=n, two_sided=both)
-                for p, n in zip(self.place, normal, strict=True)
+                struct(PATCH, power=w, position=p, axis=n, two_sided=both)
+                for w, p, n in zip(powers, self.place, normal, strict=True)
             ]
         else:
             self.place = np.array([[-x, -y, -z] if self.far else [x, y, z]])
@@ -84,7 +99,7 @@ class _Points:
         if self.face is not None:
             corners = xp.ascontiguousarray((xp.asarray(self.weights)[:, :, None] * total[:, None]).astype(tables.dtype))
             add(out, "vertices", corners_to_vertices(tables.mesh, xp.asarray(self.face), corners).astype(np.float64))
-        elif entry.light.kind != CONSTANT:
+        elif entry.light.kind not in (CONSTANT, ENVIRONMENT):
             sums = np.zeros(9)
             sums[:3] = to_host(total)[0] * (-1 if self.far else 1)
             entry.add_gradients(sums, out)
@@ -99,9 +114,20 @@ class ShadowSamples:
         entry: the light.
         count: number of points of the light, where it has more than one.
         seed: of their random numbers.
+        film: as of EdgeSamples.
     """
 
-    def __init__(self, tables: SceneTables, camera: Camera, entry: LightEntry, *, count: int, seed: int):
+    def __init__(
+        self,
+        tables: SceneTables,
+        camera: Camera,
+        entry: LightEntry,
+        *,
+        count: int,
+        seed: int,
+        film: Film | None = None,
+    ):
+        self.film = whole_film(camera) if film is None else film
         self.tables, self.camera, self.entry = tables, camera, entry
         self.arguments = camera.world_to_camera, camera.K, camera.distortion
         self.points = _Points(tables, entry, count, seed)
@@ -165,8 +191,7 @@ class ShadowSamples:
     def _seen(self) -> Any:
         """Whether the camera sees the points where shadows end."""
         xp, camera, mesh = self.tables.xp, self.camera, self.tables.mesh
-        inside = (self.pixel >= 0).all(axis=1) & (self.pixel[:, 0] < camera.width) & (self.pixel[:, 1] < camera.height)
-        seen = self.lit & inside
+        seen = self.lit & self.film.reaches(self.pixel)
         at = xp.flatnonzero(seen)
         rays = pixel_rays.forward(self.pixel[at].astype(self.tables.dtype), *self.arguments, model=camera.model)
         depth = ((self.q[at] - rays.origins) * rays.directions).sum(axis=1) / (rays.directions**2).sum(axis=1)
@@ -187,7 +212,7 @@ class ShadowSamples:
         self.across = xp.stack([along[:, 1], -along[:, 0]], axis=1)
         length = xp.linalg.norm(self.across, axis=1, keepdims=True)
         aside = dtype.type(ASIDE[dtype]) * self.across / xp.where(length > 0, length, 1)
-        self.column, self.line = self.pixel[:, 0].astype(np.int64), self.pixel[:, 1].astype(np.int64)
+        self.column, self.line = (xp.floor(self.pixel[:, k]).astype(np.int64) for k in range(2))
         stream = xp.zeros(len(self.t), np.uint32)
         sides, same = [], xp.ones(len(self.t), bool)
         for sign in (-1, 1):
@@ -234,9 +259,9 @@ class ShadowSamples:
         return xp.stack([(row * step).sum(axis=1) for row in rows], axis=1)
 
     def adjoint(self, adj_image: Any, out: dict[str, Any]) -> None:
-        """Add gradients for the cotangent (H, W, 3) of the image."""
+        """Add gradients for the cotangent (H, W, 3) of the film's image."""
         xp, tables, mesh = self.tables.xp, self.tables, self.tables.mesh
-        weight = (adj_image[self.line, self.column] * self.jump).sum(axis=1) * self.share
+        weight = (self.film.at(xp, adj_image, self.pixel) * self.jump).sum(axis=1) * self.share
         adj_pixel = (weight[:, None] * self.across).astype(tables.dtype)
         g = project_points.adjoint(self.q, *self.arguments, model=self.camera.model, adj_pixel=adj_pixel)
         for name in ("world_to_camera", "K", "distortion"):
@@ -252,7 +277,7 @@ class ShadowSamples:
         self.points.add_gradient(tables, self.entry, self.owner, adj_place, out)
 
     def tangent(self, d_vertices: Any) -> Any:
-        """(H, W, 3) the change of the image when edges move with the vertices (V, 3), and receivers do not."""
+        """(H, W, 3) as of EdgeSamples: edges move with the vertices (V, 3), and receivers do not."""
         xp, t = self.tables.xp, self.t[:, None]
         step = (1 - t) * d_vertices[self.ends[:, 0]] + t * d_vertices[self.ends[:, 1]]
         swept = (self._derivative(self._thrown(step)) * self.across).sum(axis=1) * self.share

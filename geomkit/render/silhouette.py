@@ -15,6 +15,7 @@ import numpy as np
 from geomkit.arrays import to_host
 from geomkit.mesh.mesh import Mesh
 from geomkit.render.camera import Camera
+from geomkit.render.film import Film, whole_film
 from geomkit.render.pixel_rays import pixel_rays
 from geomkit.render.project_points import project_points
 from geomkit.render.tables import SceneTables, add
@@ -75,6 +76,7 @@ class EdgeSamples:
         radiance: from origins, directions, stream and index of N rays to (N, C) of what they see, and (N,) the faces.
         repeat: number of rays on either side of each of them.
         seed: of their random numbers.
+        film: the part of the image that is wanted, and its filter; or None for all of it and a box.
 
     Attributes:
         ends: (N, 2) the vertices of each point's edge.
@@ -93,8 +95,10 @@ class EdgeSamples:
         *,
         repeat: int,
         seed: int,
+        film: Film | None = None,
     ):
         self.tables, self.camera = tables, camera
+        self.film = whole_film(camera) if film is None else film
         self.arguments = camera.world_to_camera, camera.K, camera.distortion
         mesh, xp = tables.mesh, tables.xp
         table, normals = EdgeTable(mesh), xp.asarray(mesh.face_normals)
@@ -108,19 +112,18 @@ class EdgeSamples:
         chosen = xp.flatnonzero(outline | crease)
         ends = table.ends[chosen]
         a, b = (mesh.vertices_array[ends[:, k]] for k in range(2))
-        which, t, share = _points_along(tables, camera, a, b, *_in_front(tables, camera, a, b))
+        which, t, share = _points_along(tables, camera, a, b, *_in_front(tables, camera, a, b), self.film.bounds)
         chosen, ends, a, b = chosen[which], ends[which], a[which], b[which]
         x = (a + t[:, None] * (b - a)).astype(tables.dtype)
         pixel = project_points.forward(x, *self.arguments, model=camera.model).pixel
-        inside = (pixel >= 0).all(axis=1) & (pixel[:, 0] < camera.width) & (pixel[:, 1] < camera.height)
-        keep = xp.flatnonzero(inside)
+        keep = xp.flatnonzero(self.film.reaches(pixel))
         keep = keep[~_hidden(tables, camera, x[keep], forward, orthographic)]
         chosen = chosen[keep]
         self.ends, self.t, self.x = ends[keep], t[keep], x[keep]
         self.share, self.pixel = share[keep], pixel[keep]
         along = self._derivative((b - a)[keep])
         self.across = xp.stack([along[:, 1], -along[:, 0]], axis=1)
-        self.column, self.line = self.pixel[:, 0].astype(np.int64), self.pixel[:, 1].astype(np.int64)
+        self.column, self.line = (xp.floor(self.pixel[:, k]).astype(np.int64) for k in range(2))
         length = xp.linalg.norm(self.across, axis=1, keepdims=True)
         aside = tables.dtype.type(ASIDE[tables.dtype]) * self.across / xp.where(length > 0, length, 1)
         stream = streams(xp, self.line * camera.width + self.column, seed)
@@ -143,9 +146,9 @@ class EdgeSamples:
         return xp.stack([(row * step).sum(axis=1) for row in rows], axis=1)
 
     def adjoint(self, adj_image: Any, out: dict[str, Any]) -> None:
-        """Add gradients for the cotangent (H, W, C) of the image to those of "vertices" and of the camera."""
+        """Add gradients for the cotangent (H, W, C) of the film's image to those of "vertices" and of the camera."""
         xp = self.tables.xp
-        weight = (adj_image[self.line, self.column] * self.jump).sum(axis=1) * self.share
+        weight = (self.film.at(xp, adj_image, self.pixel) * self.jump).sum(axis=1) * self.share
         adj_pixel = (weight[:, None] * self.across).astype(self.tables.dtype)
         g = project_points.adjoint(self.x, *self.arguments, model=self.camera.model, adj_pixel=adj_pixel)
         add(out, "vertices", spread(xp, self.tables.mesh.n_vertices, self.ends, (1 - self.t, self.t), g.points))
@@ -154,7 +157,7 @@ class EdgeSamples:
                 add(out, f"camera.{name}", to_host(getattr(g, name)).astype(np.float64))
 
     def tangent(self, d_vertices: Any) -> Any:
-        """(H, W, C) the change of the image when the vertices (V, 3) change."""
+        """(H, W, C) the change of the whole image, of a box filter, when the vertices (V, 3) change."""
         xp, t = self.tables.xp, self.t[:, None]
         step = (1 - t) * d_vertices[self.ends[:, 0]] + t * d_vertices[self.ends[:, 1]]
         swept = (self._derivative(step) * self.across).sum(axis=1) * self.share
@@ -203,7 +206,9 @@ def _in_front(tables: SceneTables, camera: Camera, a: Any, b: Any) -> tuple[Any,
     return t0, xp.maximum(t0, t1)
 
 
-def _points_along(tables: SceneTables, camera: Camera, a: Any, b: Any, t0: Any, t1: Any) -> tuple[Any, Any, Any]:
+def _points_along(
+    tables: SceneTables, camera: Camera, a: Any, b: Any, t0: Any, t1: Any, bounds: tuple[int, int, int, int]
+) -> tuple[Any, Any, Any]:
     """The pieces of edges within single pixels: of each its edge, the weight of b in its middle, and its share of t.
 
     Exact but for distortion, which bends the edges: there the pieces are those of the straight line.
@@ -217,13 +222,14 @@ def _points_along(tables: SceneTables, camera: Camera, a: Any, b: Any, t0: Any, 
         return xp.nan_to_num(seen.pixel.astype(np.float64)), seen.depth.astype(np.float64)
 
     (first, near), (last, far) = seen(t0), seen(t1)
-    # Only what is within the image: the part of the line inside its rectangle.
+    # Only what the film has samples of: the part of the line inside its rectangle.
     low, high = xp.zeros(len(a)), xp.where(t1 > t0, 1.0, 0.0)
-    for axis, size in ((0, camera.width), (1, camera.height)):
+    for axis in range(2):
+        least, most = bounds[axis], bounds[axis + 2]
         start, step = first[:, axis], last[:, axis] - first[:, axis]
         flat = abs(step) < 1e-12
-        one, other = (-start / xp.where(flat, 1, step), (size - start) / xp.where(flat, 1, step))
-        outside = flat & ((start < 0) | (start > size))
+        one, other = ((least - start) / xp.where(flat, 1, step), (most - start) / xp.where(flat, 1, step))
+        outside = flat & ((start < least) | (start > most))
         low = xp.where(flat, low, xp.maximum(low, xp.minimum(one, other)))
         high = xp.where(outside, 0, xp.where(flat, high, xp.minimum(high, xp.maximum(one, other))))
     some = xp.flatnonzero(high > low)

@@ -64,7 +64,7 @@ GK_KERNEL light_adj(int n, int block, int count, int kind, Light light, const re
             add_row(adj_normals, i, s.side * to_bsdf.n);
             add_row(adj_directions, i, -adj_normalized(row(directions, i), to_bsdf.wo));
             power += to_double(to_light.power), axis += to_double(to_light.axis);
-            if (kind == CONSTANT) continue;
+            if (kind == CONSTANT || kind == ENVIRONMENT) continue;
             if (kind == DIRECTIONAL) {
                 position += to_double(-to_light.to);
                 continue;
