@@ -37,7 +37,7 @@ class Attribute:
         self.xp = namespace(mesh.device)
         self.constant = self.vertex = self.pyramid = self.whole_uv = None
         texture = given if isinstance(given, Texture) else None
-        values = given if texture is None else texture.image
+        values: Any = given if texture is None else texture.image
         self.shape = tuple(np.shape(values))
         dimensions = len(self.shape) - (channels > 1)
         if texture is None and dimensions <= 0:
@@ -83,18 +83,13 @@ class Attribute:
         whole[self.part] = attribute
         return whole
 
-    def mean(self) -> np.ndarray:
-        """(channels,) about what there is on average: of the vertices or the texels."""
-        assert self.vertex is not None or self.pyramid is not None
-        rows = self.vertex[self.part] if self.vertex is not None else self.pyramid.texels  # pyright: ignore[reportOptionalMemberAccess]
-        return np.array([float(x) for x in rows.mean(axis=0, dtype=np.float64)])
-
     @property
     def some(self) -> bool:
         """Whether any of it is not zero."""
         if self.constant is not None:
             return bool(self.constant.any())
-        return bool((self.vertex if self.vertex is not None else self.pyramid.texels).any())  # pyright: ignore[reportOptionalMemberAccess]
+        values: Any = self.vertex if self.pyramid is None else self.pyramid.texels
+        return bool(values.any())
 
     def at(self, face: Any, barycentric: Any, width: Any) -> Any:
         """(N, channels) at points of the object's faces that stand for squares of some width, or None, in the world."""
@@ -133,9 +128,9 @@ class Attribute:
 
     def _texels_of_faces(self) -> Any:
         """(F,) texels for each unit of length on a face, in the mean of all directions."""
-        assert self.pyramid is not None
-        (h, w), faces = self.pyramid.shapes[0], self.mesh.faces_array
-        a, b, c = (self.whole_uv[faces[:, k]] for k in range(3))
+        assert self.pyramid is not None and self.whole_uv is not None
+        (h, w), faces, uv = self.pyramid.shapes[0], self.mesh.faces_array, self.whole_uv
+        a, b, c = (uv[faces[:, k]] for k in range(3))
         e, f = b - a, c - a
         areas = 0.5 * abs(e[:, 0] * f[:, 1] - e[:, 1] * f[:, 0])
         world = self.mesh.face_areas

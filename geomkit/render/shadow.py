@@ -28,6 +28,8 @@ __all__ = ["ShadowSamples", "shadows_of"]
 
 BEHIND = {np.dtype(np.float32): 1e-3, np.dtype(np.float64): 1e-5}  # of the scene's size: what is nearer is the edge
 MOST = 64  # points on an edge
+RECEIVERS = 12  # squared: rays of the camera that tell which faces of an area light matter
+REST = 0.05  # of the points go to faces by their area alone
 GOLDEN = 0.7548776662466927, 0.5698402909980532  # Roberts (2018): steps that fill the square evenly
 
 
@@ -39,7 +41,7 @@ class _Points:
         far: whether they are directions.
     """
 
-    def __init__(self, tables: SceneTables, entry: LightEntry, count: int, seed: int):
+    def __init__(self, tables: SceneTables, camera: Camera, entry: LightEntry, count: int, seed: int):
         light = entry.light
         kind, (x, y, z), power = light.kind, light.fields[2:5], np.array(light.fields[8:11])
         self.far = light.position_at_infinity
@@ -64,7 +66,7 @@ class _Points:
             ]
         elif kind == AREA:
             faces, vertices = to_host(tables.mesh.faces_array), to_host(tables.mesh.vertices_array).astype(np.float64)
-            own, distribution = (to_host(x) for x in light.table)
+            own, distribution = _useful(tables, camera, to_host(light.table[0]), light.fields[-1] == 2)
             at = np.minimum(np.searchsorted(distribution, u[:, 0], side="right"), len(own) - 1)
             before = np.where(at > 0, distribution[at - 1], 0)
             root = np.sqrt((u[:, 0] - before) / (distribution[at] - before))
@@ -73,14 +75,15 @@ class _Points:
             corners = vertices[faces[self.face]]
             self.place = (self.weights[:, :, None] * corners).sum(axis=1)
             normal = 0.5 * np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
-            # (The light's whole area over J, by what it is drawn with.)
+            # As long as the area that the point stands for.
             normal /= ((distribution[at] - before) * count)[:, None]
             both = light.fields[-1] == 2
             powers = np.broadcast_to(power, (count, 3))
             if entry.tint is not None:
                 assert isinstance(entry.tint.source, Attribute)
-                where = (self.face.astype(np.int32), self.weights[:, 1:].astype(tables.dtype))
-                powers = to_host(entry.tint.source.at(*map(tables.xp.asarray, where), None))
+                face, barycentric = self.face.astype(np.int32), self.weights[:, 1:].astype(tables.dtype)
+                xp = tables.xp
+                powers = to_host(entry.tint.source.at(xp.asarray(face), xp.asarray(barycentric), None))
             self.structs = [
                 struct(PATCH, power=w, position=p, axis=n, two_sided=both)
                 for w, p, n in zip(powers, self.place, normal, strict=True)
@@ -130,7 +133,7 @@ class ShadowSamples:
         self.film = whole_film(camera) if film is None else film
         self.tables, self.camera, self.entry = tables, camera, entry
         self.arguments = camera.world_to_camera, camera.K, camera.distortion
-        self.points = _Points(tables, entry, count, seed)
+        self.points = _Points(tables, camera, entry, count, seed)
         mesh, xp = tables.mesh, tables.xp
         table, normals = EdgeTable(mesh), xp.asarray(mesh.face_normals)
         edges = [
@@ -287,6 +290,49 @@ class ShadowSamples:
             xp.bincount(place, weights=(swept * self.jump[:, k]).astype(np.float64), minlength=h * w) for k in range(3)
         ]
         return xp.stack(image, axis=1).reshape(h, w, 3)
+
+
+def _useful(tables: SceneTables, camera: Camera, own: np.ndarray, two_sided: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Faces of an area light, neighbours near each other, and the running sum of shares by which points are drawn.
+
+    They are the shares in the light that arrives, shadows aside, where a few rays of the camera hit; and a little of
+    the area's, so that no face is left out.
+    """
+    vertices, faces = to_host(tables.mesh.vertices_array).astype(np.float64), to_host(tables.mesh.faces_array)
+    corners = vertices[faces[own]]
+    center = corners.mean(axis=1)
+    own_order = np.argsort(_curve(center), kind="stable")
+    own, corners, center = own[own_order], corners[own_order], center[own_order]
+    area = 0.5 * np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    size = np.linalg.norm(area, axis=1)
+    x, y = ((np.arange(RECEIVERS) + 0.5) / RECEIVERS * n for n in (camera.width, camera.height))
+    pixels = tables.xp.asarray(np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2).astype(tables.dtype))
+    rays = pixel_rays.forward(pixels, camera.world_to_camera, camera.K, camera.distortion, model=camera.model)
+    hits = cast_rays.forward(tables.mesh, *rays)
+    shares = REST * size / size.sum()
+    arriving = np.zeros(len(own))
+    seen = to_host(hits.face) >= 0
+    directions = to_host(rays.directions)[seen]
+    for point, n, d in zip(to_host(hits.position)[seen], to_host(hits.normal)[seen], directions, strict=True):
+        way = point.astype(np.float64) - center
+        square = (way**2).sum(axis=1) + size
+        leaving = (way * area).sum(axis=1)
+        received = -(way * n).sum(axis=1) * (-1 if (n * d).sum() > 0 else 1)
+        arriving += np.maximum(abs(leaving) if two_sided else leaving, 0) * np.maximum(received, 0) / square**2
+    if arriving.sum() > 0:
+        shares += (1 - REST) * arriving / arriving.sum()
+    total = np.cumsum(shares)
+    return own, total / total[-1]
+
+
+def _curve(points: np.ndarray) -> np.ndarray:
+    """Numbers along Morton's curve."""
+    low = points.min(axis=0)
+    size = (points.max(axis=0) - low).max()
+    cell = np.minimum((points - low) / (size if size > 0 else 1) * 1024, 1023).astype(np.int64)
+    bits = np.arange(10)
+    spread = (cell[:, :, None] >> bits & 1) << 3 * bits
+    return (spread.sum(axis=2) << np.arange(3)).sum(axis=1)
 
 
 def shadows_of(tables: SceneTables, camera: Camera, *, count: int, seed: int) -> list[ShadowSamples]:
