@@ -1,7 +1,7 @@
 // Light from an image of the surroundings: latitude by longitude, y up, the middle of the image at -z and +x to the right of it.
 #pragma once
 #include "../core/rng.h"
-#include "../core/vec.h"
+#include "texture.h"
 
 namespace gk {
 
@@ -44,25 +44,28 @@ GK_FN Vec3 adj_uv_of(Vec3 d, real adj_u, real adj_v) {
     return {-a * d.z - b * d.y * d.x / flat, b * flat, a * d.x - b * d.y * d.z / flat};
 }
 
-// A direction, evenly within its texel.
+// How far from a texel's centre, in texels: by a tent, so that drawing texels by their shares draws by what is between them too.
+GK_FN real tent(real u) { return u < real(0.5) ? sqrt(2 * u) - 1 : 1 - sqrt(2 * (1 - u)); }
+
 GK_FN Vec3 surrounding_direction(const Surroundings& s, Random2 u) {
     int row = drawn(s.rows, s.height, u.x);
     int column = drawn(s.columns + (uint64)row * s.width, s.width, u.y);
-    real top = cos(real(PI) * real(row) / real(s.height)), bottom = cos(real(PI) * real(row + 1) / real(s.height));
-    real y = top + u.x * (bottom - top), flat = sqrt(max(real(0), 1 - y * y));
-    real angle = real(2 * PI) * ((real(column) + u.y) / real(s.width) - s.turn - real(0.5));
-    return {flat * sin(angle), y, -flat * cos(angle)};
+    real y = real(row) + real(0.5) + tent(u.x), x = real(column) + real(0.5) + tent(u.y), height = real(s.height);
+    // Beyond a pole is the texel before it.
+    y = y < 0 ? -y : y > height ? 2 * height - y : y;
+    real angle = real(PI) * y / height, around = real(2 * PI) * (x / real(s.width) - s.turn - real(0.5)), flat = sin(angle);
+    return {flat * sin(around), cos(angle), -flat * cos(around)};
 }
 
 // Its density per solid angle.
 GK_FN real surrounding_density(const Surroundings& s, Vec3 d) {
     Uv at = uv_of(d, s.turn);
-    int column = min(max(int((at.u - floor(at.u)) * real(s.width)), 0), s.width - 1);
-    int row = min(max(int((1 - at.v) * real(s.height)), 0), s.height - 1);
-    real share = real(share_of(s.rows, row) * share_of(s.columns + (uint64)row * s.width, column));
-    real middle = real(PI) * (real(row) + real(0.5)) / real(s.height), half = real(0.5 * PI) / real(s.height);
-    real angle = 4 * real(PI) / real(s.width) * sin(middle) * sin(half);  // of a texel: the difference of two cosines
-    return share / angle;
+    Between u = between(at.u, s.width, REPEAT), v = between(1 - at.v, s.height, CLAMP);
+    const double *low = s.columns + (uint64)v.low * s.width, *high = s.columns + (uint64)v.high * s.width;
+    real top = real(share_of(s.rows, v.low)) * ((1 - u.t) * real(share_of(low, u.low)) + u.t * real(share_of(low, u.high)));
+    real bottom = real(share_of(s.rows, v.high)) * ((1 - u.t) * real(share_of(high, u.low)) + u.t * real(share_of(high, u.high)));
+    real flat = max(sqrt(d.x * d.x + d.z * d.z), real(1e-6));
+    return (top + v.t * (bottom - top)) * real(s.width) * real(s.height) / (real(2 * PI * PI) * flat);
 }
 
 }  // namespace gk

@@ -31,6 +31,9 @@ class Surroundings:
         image: (H, W, 3), rotation: as given.
         dtype, device: of the scene.
 
+    Directions are drawn by the luminance times the sine of the angle to the poles, linear between texels as the image is,
+    so that what is seen over the density hardly varies: a small sun makes no noise.
+
     Attributes:
         table: float64, for the kernels: the running sum of the rows' shares, (H,), then those within each row, (H, W).
         turn: what the rotation adds to u.
@@ -78,12 +81,15 @@ class Surroundings:
         u = u.copy()
         row = _entry(np.broadcast_to(self.rows, (len(u), self.height)), u, 0)
         column = _entry(self.columns[row], u, 1)
-        top, bottom = np.cos(np.pi * row / self.height), np.cos(np.pi * (row + 1) / self.height)
-        y = top + u[:, 0] * (bottom - top)
-        flat = np.sqrt(np.maximum(0, 1 - y * y))
-        angle = 2 * np.pi * ((column + u[:, 1]) / self.width - self.turn - 0.5)
-        directions = np.stack([flat * np.sin(angle), y, -flat * np.cos(angle)], axis=1)
-        density = self.shares[row, column] / ((top - bottom) * 2 * np.pi / self.width)
+        tent = np.where(u < 0.5, np.sqrt(2 * u) - 1, 1 - np.sqrt(2 * (1 - u)))
+        y, x = row + 0.5 + tent[:, 0], column + 0.5 + tent[:, 1]
+        y = np.where(y < 0, -y, np.where(y > self.height, 2 * self.height - y, y))
+        angle, around = np.pi * y / self.height, 2 * np.pi * (x / self.width - self.turn - 0.5)
+        flat = np.sin(angle)
+        directions = np.stack([flat * np.sin(around), np.cos(angle), -flat * np.cos(around)], axis=1)
+        uv = np.stack([x / self.width, 1 - y / self.height], axis=1)
+        shares = Pyramid(self.shares[:, :, None], "repeat", "clamp").values(uv)[:, 0]
+        density = shares * self.width * self.height / (2 * np.pi**2 * np.maximum(flat, 1e-6))
         seen = to_host(self.at(self.xp.asarray(directions.astype(self.dtype)))).astype(np.float64)
         return directions, seen / density[:, None]
 
@@ -94,11 +100,8 @@ class Surroundings:
 
 
 def _shares(image: np.ndarray) -> np.ndarray:
-    """(H, W) of each texel in all light: its mean luminance, interpolation included, times its solid angle."""
+    """(H, W) of each texel in all light: its luminance times its solid angle."""
     light = abs(image) @ np.array(LUMINANCE)
-    light = 0.75 * light + 0.125 * (np.roll(light, 1, axis=1) + np.roll(light, -1, axis=1))
-    padded = np.pad(light, ((1, 1), (0, 0)), mode="edge")
-    light = 0.75 * light + 0.125 * (padded[:-2] + padded[2:])
     edges = np.cos(np.pi * np.arange(len(image) + 1) / len(image))
     angle = (edges[:-1] - edges[1:])[:, None]
     # In the dark all directions are alike, so that gradients can tell where light is wanted.

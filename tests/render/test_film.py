@@ -89,13 +89,13 @@ def test_samples_are_the_transpose(kind: str) -> None:
 @pytest.mark.parametrize("kind", FILTERS)
 def test_filter_has_integral_one(kind: str) -> None:
     film = Film("render", 9, 9, rows=None, columns=None, filter=kind, samples=1)
-    x = (np.arange(1200) + 0.5) / 200
+    x = (np.arange(300) + 0.5) / 50
     pixel = np.stack(np.meshgrid(x + 1.5, x + 1.5), axis=-1).reshape(-1, 2)
     adj = np.zeros((9, 9, 1))
     adj[4, 4] = 1
-    assert film.at(np, adj, pixel).sum() / 200**2 == pytest.approx(1, rel=1e-3)
+    assert film.at(np, adj, pixel).sum() / 50**2 == pytest.approx(1, rel=1e-3)
     # Far from the border the filters of all pixels add up to a constant.
-    assert np.allclose(film.at(np, np.ones((9, 9, 1)), pixel[::97]), 1, atol=0.02)
+    assert np.allclose(film.at(np, np.ones((9, 9, 1)), pixel), 1, atol=0.03)
 
 
 @pytest.mark.parametrize("kind", FILTERS)

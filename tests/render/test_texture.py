@@ -197,7 +197,7 @@ def test_same_bits_again() -> None:
 @pytest.mark.parametrize(
     ("material", "error", "text"),
     [
-        (dict(albedo=np.zeros((2, 2, 3), np.uint8)), TypeError, r"wall.material.albedo.*x.astype\(float\) / 255.*uint8"),
+        (dict(albedo=np.zeros((2, 2, 3), np.uint8)), TypeError, r"wall.material.albedo.*astype\(float\) / 255.*uint8"),
         (dict(albedo=gk.Texture(np.zeros((2, 2, 3)), wrap="border")), ValueError, "albedo.wrap.*'repeat' or 'clamp'"),
         (dict(roughness=gk.Texture(np.zeros((2, 2)), filter="cubic")), ValueError, "roughness.filter"),
         (dict(roughness=np.full((2, 2), 1.5)), ValueError, r"numbers in \[0, 1\], got 1.5 to 1.5"),
