@@ -15,6 +15,7 @@ from geomkit.arrays import Library, as_array, library_of, precision_of, tracker_
 from geomkit.autodiff.primitive import Primitive, node_for
 from geomkit.autodiff.recording import innermost
 from geomkit.errors import message
+from geomkit.mesh.corners import sum_at_vertices
 from geomkit.mesh.measure import vertex_normals
 from geomkit.render.camera import Camera
 from geomkit.render.pixel_rays import PixelWindow, pixel_rays
@@ -22,6 +23,7 @@ from geomkit.render.radiance import Radiance
 from geomkit.render.scene import Scene
 from geomkit.render.shadow import ShadowSamples
 from geomkit.render.silhouette import EdgeSamples, streams
+from geomkit.render.surface import film, film_adj
 from geomkit.render.tables import SceneTables, add
 
 __all__ = ["CHANNELS", "RenderGradients", "Rendering", "render"]
@@ -29,7 +31,7 @@ __all__ = ["CHANNELS", "RenderGradients", "Rendering", "render"]
 CHANNELS = {"color": 3, "mask": 1, "depth": 1, "position": 3, "normal": 3, "albedo": 3}
 BOUNDARIES = ("integral", "none")
 CAMERA = ("world_to_camera", "K", "distortion")
-TILE = 1 << 18  # rays at a time: bounds the memory to some hundred bytes each, whatever the image
+TILE = 1 << 16  # rays at a time: what is known of them, some hundred bytes each, stays in the cache, whatever the image
 
 
 class Rendering:
@@ -159,19 +161,19 @@ class Features:
         at = self.q.tables.xp.flatnonzero(self.hit)
         out = self.q.tables.xp.zeros((len(self.hit), 3), self.q.dtype)
         hits = self.radiance.hits
-        out[at] = self.q.tables.materials_at(hits.face[at], hits.barycentric[at])[:, :3]
+        out[at] = self.q.tables.albedo_at(hits.face[at], hits.barycentric[at])
         return out
 
-    def adjoint(self, adj: Any) -> tuple[dict[str, Any], Any, Any]:
-        """Gradients for the cotangent (N, C): by path, and of origins and directions."""
+    def adjoint(self, adj: Any, faces: dict[str, Any]) -> tuple[dict[str, Any], Any, Any]:
+        """Gradients for the cotangent (N, C): by path, and of origins and directions; those of faces add up."""
         q = self.q
         parts = {name: adj[:, a:b] for name, a, b in zip(q.channels, q.stops, q.stops[1:], strict=False)}
         color = parts.get("color")
         if color is None:
             color = q.tables.xp.zeros((len(adj), 3), q.dtype)
         return self.radiance.adjoint(
-            color, adj_t=parts.get("depth"), adj_position=parts.get("position"), adj_normal=parts.get("normal"),
-            adj_albedo=parts.get("albedo"),
+            q.tables.xp.ascontiguousarray(color), adj_t=parts.get("depth"), adj_position=parts.get("position"), adj_normal=parts.get("normal"),
+            adj_albedo=parts.get("albedo"), faces=faces,
         )  # fmt: skip
 
 
@@ -304,8 +306,7 @@ def render(
     xp = q.tables.xp
     out = xp.empty((camera.height, camera.width, int(q.stops[-1])), q.dtype)
     for rows, window, stream, index in q.tiles():
-        value = q.seen_through(window, stream, index).value
-        out[rows] = value.reshape(window.rows, window.columns, q.samples**2, -1).mean(axis=2)
+        film(q.seen_through(window, stream, index).value, q.samples**2, out[rows])
     return Rendering(**{name: out[..., a:b] for name, a, b in zip(q.channels, q.stops, q.stops[1:], strict=False)})
 
 
@@ -354,22 +355,28 @@ def render_adjoint(
     given = locals()
     q = _Query(scene, camera, channels, samples, depth, boundary, light_points, seed)
     adj = _cotangents(q, {name: given[f"adj_{name}"] for name in CHANNELS})
-    xp, tables = q.tables.xp, q.tables
+    tables = q.tables
     out: dict[str, Any] = {}
     cameras: dict[str, Any] = {}
-    for rows, window, stream, index in q.tiles():
+    faces: dict[str, Any] = {}
+    for name in CAMERA:
+        if getattr(camera, name) is not None:
+            out[f"camera.{name}"] = np.zeros(np.shape(getattr(camera, name)))
+    # Within an object the mask does not change.
+    for rows, window, stream, index in q.tiles() if q.channels != ("mask",) else ():
         seen = q.seen_through(window, stream, index)
-        each = xp.repeat(adj[rows].reshape(-1, adj.shape[2]) / q.dtype.type(q.samples**2), q.samples**2, axis=0)
-        found, adj_origins, adj_directions = seen.adjoint(xp.ascontiguousarray(each, dtype=q.dtype))
+        found, adj_origins, adj_directions = seen.adjoint(film_adj(adj[rows], q.samples**2, tables.device), faces)
         for path, value in found.items():
             add(out, path, value)
         g = pixel_rays.adjoint(
             window, camera.world_to_camera, camera.K, camera.distortion, model=camera.model, adj_origins=adj_origins,
             adj_directions=adj_directions,
         )  # fmt: skip
-        for name in ("world_to_camera", "K", "distortion"):
+        for name in CAMERA:
             if getattr(g, name) is not None:
                 add(out, f"camera.{name}", np.asarray(getattr(g, name), np.float64))
+    for name, total in faces.items():
+        add(out, name, sum_at_vertices(tables.mesh, total).astype(np.float64))
     if q.boundary == "integral":
         _add_boundaries(q, adj, out)
     for path in list(out):
@@ -384,7 +391,9 @@ def _add_boundaries(q: _Query, adj: Any, out: dict[str, Any]) -> None:
         return features.value, features.face
 
     repeat = q.samples**2 if q.bounces else 1
-    EdgeSamples(q.tables, q.camera, seen, repeat=repeat, seed=q.seed).adjoint(adj, out)
+    # What is shaded by the faces' normals jumps between them, too.
+    creases = q.bounces > 0 or "normal" in q.channels
+    EdgeSamples(q.tables, q.camera, seen, repeat=repeat, seed=q.seed, creases=creases).adjoint(adj, out)
     if q.bounces:
         color = adj[..., slice(*_span(q, "color"))]
         for entry in q.tables.lights:

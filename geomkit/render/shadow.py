@@ -11,7 +11,7 @@ import numpy as np
 
 from geomkit.arrays import to_host
 from geomkit.render.camera import Camera
-from geomkit.render.direct_light import AREA, CONSTANT, DIRECTIONAL, PATCH, LightStruct, light_sample
+from geomkit.render.direct_light import AREA, CONSTANT, DIRECTIONAL, PATCH, LightStruct, light_rays
 from geomkit.render.pixel_rays import pixel_rays
 from geomkit.render.project_points import project_points
 from geomkit.render.radiance import Radiance
@@ -200,14 +200,14 @@ class ShadowSamples:
     def _arriving(self, side: Radiance) -> Any:
         xp, mesh = self.tables.xp, self.tables.mesh
         out = xp.zeros((len(self.t), 3), self.tables.dtype)
-        surfaces, at = side.first_surfaces()
-        owner = self.owner[at]
+        surfaces = side.first
+        at, owner = surfaces.at, self.owner[surfaces.at]
         for j in range(len(self.points.structs)):
             mine = xp.flatnonzero(owner == j)
             if not len(mine):
                 continue
             part = surfaces.part(mine)
-            to_light, color = light_sample(mesh, self.points.structs[j], part, 0)
+            _, to_light, _, color = light_rays(mesh, self.points.structs[j], part, 0)
             # From the point itself: a step off the surface would move the shadow by as much as the two sides are apart.
             t_min = BEHIND[self.tables.dtype] * mesh.diagonal / xp.linalg.norm(to_light, axis=1)
             t_max = np.inf if self.points.far else 1 - BEFORE

@@ -75,6 +75,7 @@ class EdgeSamples:
         radiance: from origins, directions, stream and index of N rays to (N, C) of what they see, and (N,) the faces.
         repeat: number of rays on either side of each of them.
         seed: of their random numbers.
+        creases: whether the image jumps between faces that are shaded by their own normals.
 
     Attributes:
         ends: (N, 2) the vertices of each point's edge.
@@ -93,6 +94,7 @@ class EdgeSamples:
         *,
         repeat: int,
         seed: int,
+        creases: bool = True,
     ):
         self.tables, self.camera = tables, camera
         self.arguments = camera.world_to_camera, camera.K, camera.distortion
@@ -103,7 +105,7 @@ class EdgeSamples:
         outline = table.silhouettes(mesh, normals, -forward if orthographic else camera.eye, parallel=orthographic)
         flat = xp.asarray([not smooth for smooth in tables.smooth])
         crease = (
-            ~outline & table.creases(normals, flat[tables.object_of_face]) if flat.any() else xp.zeros_like(outline)
+            ~outline & table.creases(normals, flat[tables.object_of_face]) if creases and flat.any() else xp.zeros_like(outline)
         )
         chosen = xp.flatnonzero(outline | crease)
         ends = table.ends[chosen]

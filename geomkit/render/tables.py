@@ -88,6 +88,10 @@ class SceneTables:
         self.emits = self.emission.any(axis=1)
         self.smooth = [thing.smooth for thing in self.objects]
         self.vertex_normals = xp.asarray(self.mesh.vertex_normals) if any(self.smooth) else None
+        # What kernels take; where nothing is smooth they do not look at the normals.
+        self.smooth_array = xp.asarray(np.array(self.smooth, np.int32))
+        self.normals_array = self.mesh.vertices_array if self.vertex_normals is None else self.vertex_normals
+        self.emission_array = xp.asarray(np.concatenate([self.emission, rows[:, 6:]], axis=1).astype(self.dtype))
         self.background, self.background_path = np.zeros(3), ""
         self.lights = [self._light(name, light) for name, light in scene.lights.items()]
         self.lights += [self._emitter(int(k)) for k in np.flatnonzero(self.emits)]
@@ -165,14 +169,22 @@ class SceneTables:
 
     # ---- at hits
 
-    def materials_at(self, face: Any, barycentric: Any) -> Any:
-        """(M, 7) materials at points of faces."""
+    def albedo_at(self, face: Any, barycentric: Any) -> Any:
+        """(M, 3) albedo at points of faces."""
         rows = self.material[self.object_of_face[face]]
+        self.color(rows, face, barycentric)
+        return rows[:, :3]
+
+    def color(self, rows: Any, face: Any, barycentric: Any) -> None:
+        """Set the albedo that is not one for its object, in rows (M, 7) of materials at points of faces."""
         for k, albedo in enumerate(self.albedo):
             if albedo.ndim > 1:
-                here = self.xp.flatnonzero(self.object_of_face[face] == k)
+                here = self._of(k, face)
                 rows[here, :3] = self._colors(k, face[here], barycentric[here])
-        return rows
+
+    def _of(self, k: int, face: Any) -> Any:
+        """Which points are on an object."""
+        return slice(None) if len(self.objects) == 1 else self.xp.flatnonzero(self.object_of_face[face] == k)
 
     def _colors(self, k: int, face: Any, barycentric: Any) -> Any:
         albedo = self.albedo[k]
@@ -189,23 +201,26 @@ class SceneTables:
         return whole
 
     def materials_adj(
-        self, face: Any, barycentric: Any, adj_rows: Any, adj_barycentric: Any, out: dict[str, Any]
+        self, sums: Any, face: Any, barycentric: Any, adj_rows: Any, adj_barycentric: Any, out: dict[str, Any]
     ) -> None:
-        """Gradients of the materials by path, added to `out`; those of barycentric add up in adj_barycentric."""
-        owner = self.object_of_face[face]
+        """Gradients of the materials by path, added to `out`; those of barycentric add up in adj_barycentric.
+
+        Args:
+            sums: (objects, 5) of adj_rows, by object.
+            face, barycentric: of M points.
+            adj_rows: (M, 7) cotangents of their materials.
+        """
         for k, name in enumerate(self.names):
-            here = self.xp.flatnonzero(owner == k)
-            if not len(here):
-                continue
-            adj = self.xp.ascontiguousarray(adj_rows[here])
-            total = adj.sum(axis=0, dtype=np.float64)
-            add(out, f"{name}.material.metallic", total[3])
-            add(out, f"{name}.material.roughness", total[4])
+            add(out, f"{name}.material.metallic", sums[k, 3])
+            add(out, f"{name}.material.roughness", sums[k, 4])
             albedo = self.albedo[k]
             if albedo.ndim == 1:
-                add(out, f"{name}.material.albedo", total[:3])
+                add(out, f"{name}.material.albedo", sums[k, :3])
                 continue
-            adj_color = self.xp.ascontiguousarray(adj[:, :3])
+            here = self._of(k, face)
+            adj_color = self.xp.ascontiguousarray(adj_rows[here, :3])
+            if not len(adj_color):
+                continue
             f, b = face[here], self.xp.ascontiguousarray(barycentric[here])
             adj_b = self.xp.zeros(b.shape, self.dtype)
             part = slice(self.first_vertex[k], self.first_vertex[k + 1])
