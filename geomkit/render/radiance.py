@@ -19,7 +19,7 @@ from geomkit.render.direct_light import (
     light_rays_adj,
     unshadowed,
 )
-from geomkit.render.surface import add_materials, emitted, emitted_adj, rays_adj, surfaces_adj, surfaces_at
+from geomkit.render.surface import add_materials, emitted, emitted_adj, hits_adj, surfaces_adj, surfaces_at
 from geomkit.render.tables import SceneTables, add
 from geomkit.spatial.cast_rays import Hits, cast_rays
 from geomkit.spatial.scatter import FaceOrder, corners_to_vertices
@@ -201,7 +201,10 @@ class Radiance:
         if flat is not None:
             adj_s.normal += flat
         at_t = step.hits.t[s.at]
-        origins, directions, corners = rays_adj(t.mesh, s, at_t, adj_t, adj_barycentric, adj_s.normal, adj_s.position)
+        origins, directions, corners = hits_adj(
+            t.mesh, s.direction, at_t, s.face, s.barycentric, adj_t=adj_t, adj_barycentric=adj_barycentric,
+            adj_normal=adj_s.normal, adj_position=adj_s.position,
+        )  # fmt: skip
         order = FaceOrder(t.mesh, s.face)
         for name, part in (("vertices", corners), ("normals", normals)):
             if part is not None:

@@ -15,7 +15,7 @@ from geomkit.runtime.kernel import Kernel
 from geomkit.spatial.cast_rays import Hits, cast_rays_adj
 from geomkit.spatial.rays import MeshStruct
 
-__all__ = ["add_materials", "emitted", "emitted_adj", "film", "film_adj", "rays_adj", "surfaces_at", "surfaces_adj"]
+__all__ = ["add_materials", "emitted", "emitted_adj", "film", "film_adj", "hits_adj", "surfaces_at", "surfaces_adj"]
 
 SOURCE = "render/surface.cu"
 _OBJECTS = "const int* object_of_face"
@@ -96,19 +96,29 @@ def surfaces_adj(tables: SceneTables, s: Surfaces, adj_normal: Any, adj_barycent
     return corners
 
 
-def rays_adj(
-    mesh: Mesh, s: Surfaces, t: Any, adj_t: Any, adj_barycentric: Any, adj_normal: Any, adj_position: Any
+def hits_adj(
+    mesh: Mesh,
+    directions: Any,
+    t: Any,
+    face: Any,
+    barycentric: Any,
+    *,
+    adj_t: Any = None,
+    adj_barycentric: Any = None,
+    adj_normal: Any = None,
+    adj_position: Any = None,
 ) -> tuple[Any, Any, Any]:
-    """As `cast_rays.adjoint`, of hits alone: gradients of origins, directions, and corners (K, 3, 3)."""
-    k = len(s)
-    origins, directions = (empty(mesh.device, (k, 3), mesh.dtype) for _ in range(2))
+    """As `cast_rays.adjoint`, of K hits alone: gradients of origins, directions, and corners (K, 3, 3)."""
+    k = len(face)
+    shapes = ((adj_t, (k,)), (adj_barycentric, (k, 2)), (adj_normal, (k, 3)), (adj_position, (k, 3)))
+    given = [zeros(mesh.device, shape, mesh.dtype) if adj is None else adj for adj, shape in shapes]
+    origins, adj_directions = (empty(mesh.device, (k, 3), mesh.dtype) for _ in range(2))
     corners = empty(mesh.device, (k, 3, 3), mesh.dtype)
     query: Any = SimpleNamespace(dtype=mesh.dtype, device=mesh.device, mesh=mesh)
     cast_rays_adj(
-        k, MeshStruct(query), mesh.bvh.scale, s.direction, t, s.face, s.barycentric, adj_t, adj_barycentric, adj_normal,
-        adj_position, origins, directions, corners,
-    )  # fmt: skip
-    return origins, directions, corners
+        k, MeshStruct(query), mesh.bvh.scale, directions, t, face, barycentric, *given, origins, adj_directions, corners
+    )
+    return origins, adj_directions, corners
 
 
 def add_materials(tables: SceneTables, s: Surfaces, adj_rows: Any, adj_barycentric: Any, out: dict[str, Any]) -> None:
