@@ -99,13 +99,14 @@ class Attribute:
         uv = interpolated(self.mesh, self.whole_uv, face, barycentric)
         return self.pyramid.values(uv, self._level(face, width))
 
+    def total(self, sums: Any) -> Any:
+        """The gradient of a constant, from the sums (channels,) of cotangents."""
+        return sums.reshape(self.shape) if sums.size == int(np.prod(self.shape)) else sums.sum()
+
     def adjoint(
         self, face: Any, barycentric: Any, width: Any, adj: Any, adj_barycentric: Any
     ) -> list[tuple[str, Any]]:
-        """Gradients by path for the cotangent (N, channels); those of barycentric add up in adj_barycentric."""
-        if self.constant is not None:
-            total = adj.sum(axis=0, dtype=np.float64)
-            return [(self.path, total.reshape(self.shape) if total.size == int(np.prod(self.shape)) else total.sum())]
+        """Gradients by path of what is not constant, for the cotangent (N, channels); those of barycentric add up."""
         if self.vertex is not None:
             g = interpolated_adj(self.mesh, self.vertex, face, barycentric, adj, adj_barycentric)[self.part]
             return [(self.path, g.reshape(self.shape))]

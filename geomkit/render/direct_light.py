@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from geomkit.runtime.device import address, empty
 from geomkit.runtime.kernel import Kernel
+from geomkit.spatial.hits import blocked
 
-__all__ = ["MATERIAL", "LightStruct", "Surfaces", "bounce", "bounce_adj", "light_sample", "light_sample_adj"]
+__all__ = [
+    "MATERIAL",
+    "LightRays",
+    "LightStruct",
+    "Surfaces",
+    "bounce",
+    "bounce_adj",
+    "light_rays",
+    "light_rays_adj",
+    "unshadowed",
+]
 
 SOURCE = "render/light.cu"
 _HITS = (
@@ -22,14 +33,19 @@ _BOUNCE = _HITS.replace("const real* positions, ", "")
 light_fwd = Kernel(
     SOURCE,
     "light_fwd",
-    f"int kind, Light light, const real* vertices, const int* faces, {_HITS}, real* to_light, real* color",
+    f"int kind, Light light, const real* vertices, const int* faces, {_HITS}, double lift, double until, "
+    "real* origins, real* to_light, real* t_max, real* color",
+)
+add_unshadowed = Kernel(
+    SOURCE, "add_unshadowed", "const int* rays, const int* found, const real* throughput, real* color, real* value"
 )
 light_adj = Kernel(
     SOURCE,
     "light_adj",
     f"int block, int count, int kind, Light light, const real* vertices, const int* faces, {_HITS}, "
-    "const real* adj_color, real* adj_materials, real* adj_positions, real* adj_normals, real* adj_directions, "
-    "double* sums, int* light_face, real* adj_light",
+    "const int* rays, const real* adj_value, const real* throughput, const real* color, real* adj_throughput, "
+    "real* adj_materials, real* adj_positions, real* adj_normals, real* adj_directions, double* sums, "
+    "int* light_face, real* adj_light",
     grain=1,
 )
 bounce_fwd = Kernel(SOURCE, "bounce_fwd", f"{_BOUNCE}, real* next, real* factor")
@@ -58,6 +74,9 @@ class Surfaces:
         direction: (M, 3) of the rays that hit.
         stream: (M,) uint32, of the random numbers; one for each pixel.
         index: (M,) int32, of the sample within the pixel.
+        ray: (M,) int32, which of the rays.
+        face: (M,) int32, barycentric: (M, 2), where they are.
+        at: (M,) int32, which of the rays of this bounce.
     """
 
     material: Any
@@ -67,6 +86,10 @@ class Surfaces:
     direction: Any
     stream: Any
     index: Any
+    ray: Any
+    face: Any
+    barycentric: Any
+    at: Any
 
     def __len__(self) -> int:
         return len(self.index)
@@ -125,21 +148,50 @@ def emitter_points(light: LightStruct, s: Surfaces, dimension: int) -> tuple[Any
     return face, barycentric
 
 
-def light_sample(mesh: Any, light: LightStruct, s: Surfaces, dimension: int) -> tuple[Any, Any]:
-    """For each hit the vector to a sample of the light (M, 3), of length one if that has no place, and what is seen."""
-    m = len(s)
-    to_light, color = (empty(mesh.device, (m, 3), mesh.dtype) for _ in range(2))
+class LightRays(NamedTuple):
+    """A ray to a sample of a light for each of M hits, and what is seen if nothing is in its way."""
+
+    origins: Any  # (M, 3) a little off the surface
+    directions: Any  # (M, 3) to the sample, of length one if that has no place
+    t_max: Any  # (M,) where the rays end; negative where nothing is seen
+    color: Any  # (M, 3)
+
+
+def light_rays(
+    mesh: Any, light: LightStruct, s: Surfaces, dimension: int, *, lift: float = 0.0, short: float = 0.0
+) -> LightRays:
+    """Sample a light at hits.
+
+    Args:
+        mesh: all objects.
+        light: the light.
+        s: M hits.
+        dimension: of the random numbers.
+        lift: how far above the surface the rays start.
+        short: how far before the light they end, as a share of the way.
+    """
+    m, until = len(s), np.inf if light.position_at_infinity else 1 - short
+    origins, to_light, color = (empty(mesh.device, (m, 3), mesh.dtype) for _ in range(3))
+    t_max = empty(mesh.device, m, mesh.dtype)
     light_fwd(
         m, light.kind, light, mesh.vertices_array, mesh.faces_array, s.material, s.position, s.normal, s.face_normal,
-        s.direction, s.stream, s.index, dimension, to_light, color,
+        s.direction, s.stream, s.index, dimension, lift, until, origins, to_light, t_max, color,
     )  # fmt: skip
-    return to_light, color
+    return LightRays(origins, to_light, t_max, color)
 
 
-def light_sample_adj(
-    mesh: Any, light: LightStruct, s: Surfaces, dimension: int, adj_color: Any, adj: Surfaces
-) -> tuple[np.ndarray, Any, Any]:
-    """Gradients for the cotangent of what is seen: those of the hits add up in `adj`.
+def unshadowed(mesh: Any, rays: LightRays, s: Surfaces, throughput: Any, value: Any) -> Any:
+    """What is seen of a light (M, 3), shadows included; times the throughput it adds to the values of the rays."""
+    found = blocked(mesh, rays.origins, rays.directions, t_max=rays.t_max)
+    add_unshadowed(len(s), s.ray, found, throughput, rays.color, value)
+    return rays.color
+
+
+def light_rays_adj(
+    mesh: Any, light: LightStruct, s: Surfaces, dimension: int, *, adj_value: Any, throughput: Any, color: Any,
+    adj_throughput: Any, adj: Surfaces,
+) -> tuple[np.ndarray, Any, Any]:  # fmt: skip
+    """Gradients for the cotangent (N, 3) of the rays' values: those of throughput and of hits add up in their arrays.
 
     Returns:
         (9,) of the light's position, axis and power; for area lights the emitting face (M,) of each hit, or -1, and the
@@ -152,8 +204,8 @@ def light_sample_adj(
     face, corners = empty(mesh.device, area, np.int32), empty(mesh.device, (area, 3, 3), mesh.dtype)
     light_adj(
         n, BLOCK, m, light.kind, light, mesh.vertices_array, mesh.faces_array, s.material, s.position, s.normal,
-        s.face_normal, s.direction, s.stream, s.index, dimension, adj_color, adj.material, adj.position, adj.normal,
-        adj.direction, sums, face, corners,
+        s.face_normal, s.direction, s.stream, s.index, dimension, s.ray, adj_value, throughput, color, adj_throughput,
+        adj.material, adj.position, adj.normal, adj.direction, sums, face, corners,
     )  # fmt: skip
     return sums.sum(axis=0), face, corners
 

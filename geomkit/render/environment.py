@@ -31,8 +31,8 @@ class Surroundings:
         image: (H, W, 3), rotation: as given.
         dtype, device: of the scene.
 
-    Directions are drawn by the luminance times the sine of the angle to the poles, linear between texels as the image is,
-    so that what is seen over the density hardly varies: a small sun makes no noise.
+    Directions are drawn by the luminance times the sine of the angle to the poles, linear between texels as the image
+    is, so that what is seen over the density hardly varies: a small sun makes no noise.
 
     Attributes:
         table: float64, for the kernels: the running sum of the rows' shares, (H,), then those within each row, (H, W).

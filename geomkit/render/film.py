@@ -10,6 +10,7 @@ import numpy as np
 
 from geomkit.errors import message
 from geomkit.render.pixel_rays import PixelWindow
+from geomkit.render.surface import film, film_adj
 from geomkit.runtime.device import device_of, namespace
 
 __all__ = ["FILTERS", "Film", "whole_film"]
@@ -93,23 +94,25 @@ class Film:
 
     def add(self, xp: Any, image: Any, window: PixelWindow, value: Any) -> None:
         """Add what the samples of a window see (N, C) to the image (rows, columns, C) of the part."""
-        value = value.reshape(window.rows * window.columns, self.samples**2, -1)
         if self.reach == 0:
-            shares = value.mean(axis=1)[None]
-        else:
-            shares = xp.einsum("ks,psc->kpc", xp.asarray(self.weights, dtype=value.dtype), value, optimize=True)
+            first = window.top - self.top
+            film(value, self.samples**2, image[first : first + window.rows])
+            return
+        value = value.reshape(window.rows * window.columns, self.samples**2, -1)
+        shares = xp.einsum("ks,psc->kpc", xp.asarray(self.weights, dtype=value.dtype), value, optimize=True)
         shares = shares.reshape(-1, window.rows, window.columns, image.shape[2])
         for k, rows, columns, from_rows, from_columns in self._neighbours(window):
             image[rows, columns] += shares[k, from_rows, from_columns]
 
     def to_samples(self, xp: Any, adj: Any, window: PixelWindow) -> Any:
         """(N, C) cotangents of the samples of a window, for that of the image."""
+        if self.reach == 0:
+            first = window.top - self.top
+            return film_adj(adj[first : first + window.rows], self.samples**2, window.device)
         around = xp.zeros((len(self.weights), window.rows, window.columns, adj.shape[2]), adj.dtype)
         for k, rows, columns, from_rows, from_columns in self._neighbours(window):
             around[k, from_rows, from_columns] = adj[rows, columns]
         around = around.reshape(len(self.weights), -1, adj.shape[2])
-        if self.reach == 0:
-            return xp.repeat(around[0] / adj.dtype.type(self.samples**2), self.samples**2, axis=0)
         weights = xp.asarray(self.weights, dtype=adj.dtype)
         each = xp.einsum("ks,kpc->psc", weights, around, optimize=True)
         return xp.ascontiguousarray(each.reshape(-1, adj.shape[2]))

@@ -15,6 +15,7 @@ from geomkit.arrays import Library, as_array, library_of, precision_of, to_host,
 from geomkit.autodiff.primitive import Primitive, node_for
 from geomkit.autodiff.recording import innermost
 from geomkit.errors import message
+from geomkit.mesh.corners import sum_at_vertices
 from geomkit.mesh.measure import vertex_normals
 from geomkit.render.camera import Camera
 from geomkit.render.film import Film
@@ -30,7 +31,7 @@ __all__ = ["CHANNELS", "RenderGradients", "Rendering", "render"]
 CHANNELS = {"color": 3, "mask": 1, "depth": 1, "position": 3, "normal": 3, "albedo": 3}
 BOUNDARIES = ("integral", "none")
 CAMERA = ("world_to_camera", "K", "distortion")
-TILE = 1 << 18  # rays at a time: bounds the memory to some hundred bytes each, whatever the image
+TILE = 1 << 16  # rays at a time: what is known of them, some hundred bytes each, stays in the cache, whatever the image
 
 
 class Rendering:
@@ -163,20 +164,21 @@ class Features:
         at = self.q.tables.xp.flatnonzero(self.hit)
         out = self.q.tables.xp.zeros((len(self.hit), 3), self.q.dtype)
         hits = self.radiance.hits
-        width = self.q.tables.widths(hits, self.radiance.steps[0].directions, at)
-        out[at] = self.q.tables.materials_at(hits.face[at], hits.barycentric[at], width)[:, :3]
+        s = self.radiance.first
+        width = self.q.tables.widths(hits.t[at], s.face_normal, s.direction)
+        out[at] = self.q.tables.albedo_at(hits.face[at], hits.barycentric[at], width)
         return out
 
-    def adjoint(self, adj: Any) -> tuple[dict[str, Any], Any, Any]:
-        """Gradients for the cotangent (N, C): by path, and of origins and directions."""
+    def adjoint(self, adj: Any, faces: dict[str, Any]) -> tuple[dict[str, Any], Any, Any]:
+        """Gradients for the cotangent (N, C): by path, and of origins and directions; those of faces add up."""
         q = self.q
         parts = {name: adj[:, a:b] for name, a, b in zip(q.channels, q.stops, q.stops[1:], strict=False)}
         color = parts.get("color")
         if color is None:
             color = q.tables.xp.zeros((len(adj), 3), q.dtype)
         return self.radiance.adjoint(
-            color, adj_t=parts.get("depth"), adj_position=parts.get("position"), adj_normal=parts.get("normal"),
-            adj_albedo=parts.get("albedo"),
+            q.tables.xp.ascontiguousarray(color), adj_t=parts.get("depth"), adj_position=parts.get("position"),
+            adj_normal=parts.get("normal"), adj_albedo=parts.get("albedo"), faces=faces,
         )  # fmt: skip
 
 
@@ -372,21 +374,28 @@ def render_adjoint(
     given = locals()
     q = _Query(scene, camera, channels, samples, depth, boundary, light_points, seed, filter, rows, columns)
     adj = _cotangents(q, {name: given[f"adj_{name}"] for name in CHANNELS})
-    xp, tables = q.tables.xp, q.tables
+    tables = q.tables
     out: dict[str, Any] = {}
     cameras: dict[str, Any] = {}
-    for window, stream, index in q.tiles():
+    faces: dict[str, Any] = {}
+    for name in CAMERA:
+        if getattr(camera, name) is not None:
+            out[f"camera.{name}"] = np.zeros(np.shape(getattr(camera, name)))
+    # Within an object the mask does not change.
+    for window, stream, index in q.tiles() if q.channels != ("mask",) else ():
         seen = q.seen_through(window, stream, index)
-        found, adj_origins, adj_directions = seen.adjoint(q.film.to_samples(xp, adj, window))
+        found, adj_origins, adj_directions = seen.adjoint(q.film.to_samples(tables.xp, adj, window), faces)
         for path, value in found.items():
             add(out, path, value)
         g = pixel_rays.adjoint(
             window, camera.world_to_camera, camera.K, camera.distortion, model=camera.model, adj_origins=adj_origins,
             adj_directions=adj_directions,
         )  # fmt: skip
-        for name in ("world_to_camera", "K", "distortion"):
+        for name in CAMERA:
             if getattr(g, name) is not None:
                 add(out, f"camera.{name}", np.asarray(getattr(g, name), np.float64))
+    for name, total in faces.items():
+        add(out, name, sum_at_vertices(tables.mesh, total).astype(np.float64))
     if q.boundary == "integral":
         _add_boundaries(q, adj, out)
     for path in list(out):
@@ -401,7 +410,10 @@ def _add_boundaries(q: _Query, adj: Any, out: dict[str, Any]) -> None:
         return features.value, features.face
 
     repeat = q.samples**2 if q.bounces else 1
-    EdgeSamples(q.tables, q.camera, seen, repeat=repeat, seed=q.seed, film=q.film).adjoint(adj, out)
+    # What is shaded by the faces' normals jumps between them, too.
+    creases = q.bounces > 0 or "normal" in q.channels
+    edges = EdgeSamples(q.tables, q.camera, seen, repeat=repeat, seed=q.seed, creases=creases, film=q.film)
+    edges.adjoint(adj, out)
     if q.bounces:
         color = adj[..., slice(*_span(q, "color"))]
         for entry in q.tables.lights:

@@ -12,24 +12,39 @@ import numpy as np
 from geomkit.arrays import to_host
 from geomkit.render.attribute import Attribute
 from geomkit.render.camera import Camera
-from geomkit.render.direct_light import AREA, CONSTANT, DIRECTIONAL, ENVIRONMENT, PATCH, LightStruct, light_sample
+from geomkit.render.direct_light import AREA, CONSTANT, DIRECTIONAL, ENVIRONMENT, PATCH, LightStruct, light_rays
 from geomkit.render.environment import Surroundings
 from geomkit.render.film import Film, whole_film
+from geomkit.render.interpolate import interpolated
 from geomkit.render.pixel_rays import pixel_rays
 from geomkit.render.project_points import project_points
 from geomkit.render.radiance import Radiance
 from geomkit.render.silhouette import ASIDE, BEFORE, EdgeTable, spread
+from geomkit.render.surface import hits_adj
 from geomkit.render.tables import LightEntry, SceneTables, add
+from geomkit.runtime.device import empty
+from geomkit.runtime.kernel import Kernel
 from geomkit.spatial.cast_rays import cast_rays
-from geomkit.spatial.hits import occluded
+from geomkit.spatial.hits import blocked
 from geomkit.spatial.scatter import corners_to_vertices
 
 __all__ = ["ShadowSamples", "shadows_of"]
+
+edge_rays = Kernel(
+    "render/edges.cu",
+    "edge_rays",
+    "const int* ends, const int* place, const double* t, const real* places, int far, double beyond, "
+    "const real* vertices, real* origins, real* directions, real* t_min",
+)
 
 BEHIND = {np.dtype(np.float32): 1e-3, np.dtype(np.float64): 1e-5}  # of the scene's size: what is nearer is the edge
 MOST = 64  # points on an edge
 RECEIVERS = 12  # squared: rays of the camera that tell which faces of an area light matter
 REST = 0.05  # of the points go to faces by their area alone
+FIELDS = (
+    "ends", "owner", "t", "share", "origins", "directions", "face", "hit_t", "barycentric", "normal", "q", "pixel",
+    "lit",
+)  # fmt: skip
 GOLDEN = 0.7548776662466927, 0.5698402909980532  # Roberts (2018): steps that fill the square evenly
 
 
@@ -135,61 +150,85 @@ class ShadowSamples:
         self.arguments = camera.world_to_camera, camera.K, camera.distortion
         self.points = _Points(tables, camera, entry, count, seed)
         mesh, xp = tables.mesh, tables.xp
-        table, normals = EdgeTable(mesh), xp.asarray(mesh.face_normals)
-        edges = [
-            xp.flatnonzero(table.silhouettes(mesh, normals, place, parallel=self.points.far))
-            for place in self.points.place
-        ]
-        owner = xp.asarray(np.repeat(np.arange(len(edges)), [len(e) for e in edges]))
-        ends = table.ends[xp.concatenate(edges)]
-        count_of = self._pieces(ends, owner)
-        which = xp.repeat(xp.arange(len(ends)), count_of if xp is np else count_of.tolist())
-        k = xp.arange(len(which)) - (xp.cumsum(count_of) - count_of)[which]
-        t = (k + 0.5) / count_of[which]
-        self._throw(ends[which], owner[which], t, 1 / count_of[which])
+        table = EdgeTable.of(mesh)
+        edge, owner = table.silhouettes(self.points.place, parallel=self.points.far)
+        self._places = xp.ascontiguousarray(xp.asarray(self.points.place, dtype=tables.dtype))
+        # One ray through the middle of each edge tells how long its shadow is: of most, not even a pixel.
+        ends = table.ends[edge]
+        half = xp.full(len(edge), 0.5)
+        self._throw(ends, owner, half)
+        count_of = self._pieces(ends)
+        once = self._fields(self.lit & (count_of == 1))
+        many = xp.flatnonzero(count_of > 1)
+        if len(many):
+            ends, owner, count_of = ends[many], owner[many], count_of[many]
+            which = xp.repeat(xp.arange(len(ends)), count_of if xp is np else count_of.tolist())
+            k = xp.arange(len(which)) - (xp.cumsum(count_of) - count_of)[which]
+            share = 1 / count_of[which]
+            self._throw(ends[which], owner[which], (k + 0.5) * share, share)
+            more = self._fields(self.lit)
+            once = {name: xp.concatenate([once[name], more[name]]) for name in once}
+        self._keep(once)
         self._cut(xp.flatnonzero(self._seen()))
         self._measure()
 
     # ---- the points
 
-    def _ray(self, ends: Any, owner: Any, t: Any) -> tuple[Any, Any]:
-        """Rays from points of the light through points of edges, which are at parameter 1; for far lights at 0."""
-        xp, v, dtype = self.tables.xp, self.tables.mesh.vertices_array, self.tables.dtype
-        a, b = v[ends[:, 0]], v[ends[:, 1]]
-        x = (a + t[:, None] * (b - a)).astype(dtype)
-        place = xp.asarray(self.points.place, dtype=dtype)[owner]
-        return (x, -place) if self.points.far else (place, x - place)
-
-    def _throw(self, ends: Any, owner: Any, t: Any, share: Any) -> None:
-        """Find where edges throw their shadows; keep those that are lit."""
-        xp, mesh = self.tables.xp, self.tables.mesh
-        origins, directions = self._ray(ends, owner, t)
-        length = xp.linalg.norm(directions, axis=1)
-        beyond = BEHIND[self.tables.dtype] * mesh.diagonal / xp.where(length > 0, length, 1)
-        at = 0.0 if self.points.far else 1.0
-        if self.points.far:
-            dark = occluded.forward(mesh, origins, -directions, t_min=beyond.astype(self.tables.dtype))
+    def _throw(self, ends: Any, owner: Any, t: Any, share: Any = None) -> None:
+        """Find where edges throw their shadows, and whether they are lit there."""
+        xp, mesh, device, dtype = self.tables.xp, self.tables.mesh, self.tables.device, self.tables.dtype
+        n, far = len(t), self.points.far
+        origins, directions = (empty(device, (n, 3), dtype) for _ in range(2))
+        t_min = empty(device, n, dtype)
+        beyond = BEHIND[dtype] * mesh.diagonal
+        edge_rays(
+            n, ends, owner, t, self._places, int(far), beyond, mesh.vertices_array, origins, directions, t_min
+        )
+        if far:
+            dark = blocked(mesh, origins, -directions, t_min=t_min)
         else:
-            dark = occluded.forward(mesh, origins, directions, t_min=BEFORE, t_max=1 - BEFORE)
-        hits = cast_rays.forward(mesh, origins, directions, t_min=(at + beyond).astype(self.tables.dtype))
-        self.ends, self.owner, self.t, self.share = ends, owner, t, share
-        self.origins, self.directions, self.hits = origins, directions, hits
-        self.lit = ~dark & (hits.face >= 0)
-        self.q = hits.position
-        self.pixel = self._project(self.q)
+            dark = blocked(mesh, origins, directions, t_min=BEFORE, t_max=1 - BEFORE)
+        # What is dark throws no shadow: only the others go on.
+        at = xp.flatnonzero(dark == 0)
+        hits = cast_rays.forward(mesh, origins[at], directions[at], t_min=t_min[at])
+        self.ends, self.owner, self.t = ends, owner, t
+        self.share = xp.ones(n) if share is None else share
+        self.origins, self.directions = origins, directions
+        self.face, self.hit_t = xp.full(n, -1, np.int32), xp.zeros(n, dtype)
+        self.barycentric, self.normal, self.q = (xp.zeros((n, k), dtype) for k in (2, 3, 3))
+        self.face[at], self.hit_t[at], self.barycentric[at], self.normal[at] = (
+            hits.face, hits.t, hits.barycentric, hits.normal
+        )  # fmt: skip
+        self.lit = self.face >= 0
+        met = xp.flatnonzero(hits.face >= 0)
+        self.q[at[met]] = interpolated(mesh, mesh.vertices_array, hits.face[met], hits.barycentric[met])
+        self.pixel = xp.full((n, 2), -1, dtype)
+        self.pixel[at[met]] = self._project(self.q[at[met]])
 
     def _project(self, points: Any) -> Any:
-        safe = self.tables.xp.where(self.tables.xp.isfinite(points), points, 0).astype(self.tables.dtype)
-        return project_points.forward(safe, *self.arguments, model=self.camera.model).pixel
+        return project_points.forward(points, *self.arguments, model=self.camera.model).pixel
 
-    def _pieces(self, ends: Any, owner: Any) -> Any:
-        """How many points an edge gets: one for each pixel of its shadow's length."""
-        xp, seen = self.tables.xp, []
-        for t in (0.25, 0.75):
-            self._throw(ends, owner, xp.full(len(ends), t), xp.ones(len(ends)))
-            seen.append(xp.where(self.lit[:, None], self.pixel, np.nan))
-        length = 2 * xp.linalg.norm(seen[0] - seen[1], axis=1)
+    def _pieces(self, ends: Any) -> Any:
+        """How many points an edge gets: one for each pixel of its shadow's length, or of its own if that is unknown."""
+        xp, v = self.tables.xp, self.tables.mesh.vertices_array
+        length = xp.full(len(ends), np.inf)
+        at = xp.flatnonzero(self.lit)
+        kept = self.__dict__.copy()
+        self._keep(self._fields(at))
+        step = v[self.ends[:, 1]] - v[self.ends[:, 0]]
+        length[at] = xp.linalg.norm(self._derivative(self._thrown(step)), axis=1)
+        self.__dict__.update(kept)
+        rest = xp.flatnonzero(~self.lit)
+        ab = [self._project(v[ends[rest, k]]) for k in (0, 1)]
+        length[rest] = xp.linalg.norm(ab[0] - ab[1], axis=1)
         return xp.where(xp.isfinite(length), xp.clip(xp.ceil(length), 1, MOST), 4).astype(np.int64)
+
+    def _fields(self, at: Any) -> dict[str, Any]:
+        return {name: getattr(self, name)[at] for name in FIELDS}
+
+    def _keep(self, fields: dict[str, Any]) -> None:
+        for name, value in fields.items():
+            setattr(self, name, value)
 
     def _seen(self) -> Any:
         """Whether the camera sees the points where shadows end."""
@@ -198,13 +237,12 @@ class ShadowSamples:
         at = xp.flatnonzero(seen)
         rays = pixel_rays.forward(self.pixel[at].astype(self.tables.dtype), *self.arguments, model=camera.model)
         depth = ((self.q[at] - rays.origins) * rays.directions).sum(axis=1) / (rays.directions**2).sum(axis=1)
-        seen[at[occluded.forward(mesh, *rays, t_max=(depth * (1 - BEFORE)).astype(self.tables.dtype))]] = False
+        hidden = blocked(mesh, *rays, t_max=(depth * (1 - BEFORE)).astype(self.tables.dtype))
+        seen[at[hidden > 0]] = False
         return seen
 
     def _cut(self, keep: Any) -> None:
-        for name in ("ends", "owner", "t", "share", "origins", "directions", "q", "pixel"):
-            setattr(self, name, getattr(self, name)[keep])
-        self.hits = self.hits.part(keep)
+        self._keep(self._fields(keep))
 
     def _measure(self) -> None:
         """The jump of the image across each point: the light of one point of the light, where it is not in shadow."""
@@ -221,37 +259,40 @@ class ShadowSamples:
         for sign in (-1, 1):
             rays = pixel_rays.forward((self.pixel + sign * aside).astype(dtype), *self.arguments, model=camera.model)
             side = Radiance(tables, rays.origins, rays.directions, stream, stream.astype(np.int32), 0)
-            same &= side.hits.face == self.hits.face
+            same &= side.hits.face == self.face
             sides.append(self._arriving(side))
         self.jump = xp.where(same[:, None], sides[0] - sides[1], 0)
 
     def _arriving(self, side: Radiance) -> Any:
         xp, mesh = self.tables.xp, self.tables.mesh
         out = xp.zeros((len(self.t), 3), self.tables.dtype)
-        surfaces, at = side.first_surfaces()
-        owner = self.owner[at]
-        for j in range(len(self.points.structs)):
-            mine = xp.flatnonzero(owner == j)
-            if not len(mine):
-                continue
-            part = surfaces.part(mine)
-            to_light, color = light_sample(mesh, self.points.structs[j], part, 0)
-            # From the point itself: a step off the surface would move the shadow by as much as the two sides are apart.
-            t_min = BEHIND[self.tables.dtype] * mesh.diagonal / xp.linalg.norm(to_light, axis=1)
-            t_max = np.inf if self.points.far else 1 - BEFORE
-            dark = occluded.forward(mesh, part.position, to_light, t_min=t_min.astype(self.tables.dtype), t_max=t_max)
-            color[dark] = 0
-            out[at[mine]] = color
+        surfaces = side.first
+        at, owner = surfaces.at, self.owner[surfaces.at]
+        order = xp.argsort(owner, kind="stable")
+        stops = xp.searchsorted(owner[order], xp.arange(len(self.points.structs) + 1))
+        surfaces, at = surfaces.part(order), at[order]
+        to_light, color = (empty(self.tables.device, (len(at), 3), self.tables.dtype) for _ in range(2))
+        for j, struct in enumerate(self.points.structs):
+            first, last = int(stops[j]), int(stops[j + 1])
+            if first < last:
+                rays = light_rays(mesh, struct, surfaces.part(slice(first, last)), 0)
+                to_light[first:last], color[first:last] = rays.directions, rays.color
+        # From the point itself: a step off the surface would move the shadow by as much as the two sides are apart.
+        t_min = BEHIND[self.tables.dtype] * mesh.diagonal / xp.linalg.norm(to_light, axis=1)
+        t_max = np.inf if self.points.far else 1 - BEFORE
+        dark = blocked(mesh, surfaces.position, to_light, t_min=t_min.astype(self.tables.dtype), t_max=t_max)
+        color[dark > 0] = 0
+        out[at] = color
         return out
 
     # ---- derivatives
 
     def _thrown(self, step: Any) -> Any:
         """(N, 3) how the shadows move when the points of the edges move by (N, 3) steps."""
-        n, d = self.hits.normal, self.directions
+        n, d = self.normal, self.directions
         facing = (n * d).sum(axis=1, keepdims=True)
         slide = (n * step).sum(axis=1, keepdims=True) / self.tables.xp.where(facing == 0, 1, facing)
-        factor = 1 if self.points.far else self.hits.t[:, None]
+        factor = 1 if self.points.far else self.hit_t[:, None]
         return factor * (step - d * slide)
 
     def _derivative(self, step: Any) -> Any:
@@ -270,13 +311,13 @@ class ShadowSamples:
         for name in ("world_to_camera", "K", "distortion"):
             if getattr(g, name) is not None:
                 add(out, f"camera.{name}", to_host(getattr(g, name)).astype(np.float64))
-        rays = cast_rays.adjoint(
-            mesh, self.origins, self.directions, result=self.hits, adj_position=xp.ascontiguousarray(g.points)
+        origins, directions, corners = hits_adj(
+            mesh, self.directions, self.hit_t, self.face, self.barycentric, adj_position=xp.ascontiguousarray(g.points)
         )
-        add(out, "vertices", rays.vertices.astype(np.float64))
-        adj_x = rays.origins if self.points.far else rays.directions
+        add(out, "vertices", corners_to_vertices(mesh, self.face, corners).astype(np.float64))
+        adj_x = origins if self.points.far else directions
         add(out, "vertices", spread(xp, mesh.n_vertices, self.ends, (1 - self.t, self.t), adj_x))
-        adj_place = -rays.directions if self.points.far else rays.origins - rays.directions
+        adj_place = -directions if self.points.far else origins - directions
         self.points.add_gradient(tables, self.entry, self.owner, adj_place, out)
 
     def tangent(self, d_vertices: Any) -> Any:

@@ -127,9 +127,20 @@ class SceneTables:
         self.emits = np.array([own["emission"].some for own in self.attributes])
         self.smooth = [thing.smooth for thing in self.objects]
         self.vertex_normals = xp.asarray(self.mesh.vertex_normals) if any(self.smooth) else None
+        # What kernels take; where nothing is smooth they do not look at the normals.
+        self.smooth_array = xp.asarray(np.array(self.smooth, np.int32))
+        self.normals_array = self.mesh.vertices_array if self.vertex_normals is None else self.vertex_normals
+        # Of emission that differs from point to point, where it is.
+        emission = np.ones((len(meshes), 3))
+        for row, own in zip(emission, self.attributes, strict=True):
+            if own["emission"].constant is not None:
+                row[:] = own["emission"].constant
+        self.emission_array = xp.asarray(np.concatenate([emission, rows[:, 6:]], axis=1).astype(self.dtype))
         self.background, self.background_paths = np.zeros(3), []
         self.surroundings: list[Surroundings] = []
         self.slope = self.width = 0.0
+        pyramids = [a.pyramid for own in self.attributes for a in own.values() if a.pyramid is not None]
+        self.filtered = any(pyramid.levels > 1 for pyramid in pyramids)
         self.lights = [self._light(name, light) for name, light in scene.lights.items()]
         self.lights += [self._emitter(int(k)) for k in np.flatnonzero(self.emits)]
 
@@ -211,72 +222,82 @@ class SceneTables:
 
     # ---- at hits
 
-    def widths(self, hits: Any, directions: Any, at: Any) -> Any:
-        """(K,) side of the square that each of some rays stands for where it hits, on the surface."""
-        if self.slope == 0 and self.width == 0:
+    def widths(self, t: Any, normal: Any, direction: Any) -> Any:
+        """(M,) side of the square that each of some rays stands for where it hits; None if nothing asks for it."""
+        if not self.filtered or (self.slope == 0 and self.width == 0):
             return None
-        xp, d = self.xp, directions[at]
-        cosine = abs((hits.normal[at] * d).sum(axis=1)) / xp.linalg.norm(d, axis=1)
-        return (self.slope * hits.t[at] + self.width) / xp.sqrt(xp.maximum(cosine, GRAZING))
+        xp = self.xp
+        cosine = abs((normal * direction).sum(axis=1)) / xp.linalg.norm(direction, axis=1)
+        return (self.slope * t + self.width) / xp.sqrt(xp.maximum(cosine, GRAZING))
 
-    def materials_at(self, face: Any, barycentric: Any, width: Any = None) -> Any:
-        """(M, 7) materials at points of faces that stand for squares of some width."""
+    def albedo_at(self, face: Any, barycentric: Any, width: Any = None) -> Any:
+        """(M, 3) albedo at points of faces that stand for squares of some width."""
         rows = self.material[self.object_of_face[face]]
+        self.vary(rows, face, barycentric, width)
+        return rows[:, :3]
+
+    def vary(self, rows: Any, face: Any, barycentric: Any, width: Any = None) -> None:
+        """Set what is not one for its object, in rows (M, 7) of materials at points of faces."""
         for k, own in enumerate(self.attributes):
             varying = [what for what in COLUMNS if own[what].constant is None]
             if varying:
-                here = self.xp.flatnonzero(self.object_of_face[face] == k)
+                here = self._of(k, face)
                 for what in varying:
                     rows[here, COLUMNS[what]] = own[what].at(*_rows(here, face, barycentric, width))
-        return rows
+
+    def _of(self, k: int, face: Any) -> Any:
+        """Which points are on an object."""
+        return slice(None) if len(self.objects) == 1 else self.xp.flatnonzero(self.object_of_face[face] == k)
 
     def materials_adj(
-        self, face: Any, barycentric: Any, adj_rows: Any, adj_barycentric: Any, out: dict[str, Any], width: Any = None
-    ) -> None:
-        """Gradients of the materials by path, added to `out`; those of barycentric add up in adj_barycentric."""
-        self._spread_adj(tuple(COLUMNS.items()), face, barycentric, width, adj_rows, adj_barycentric, out)
+        self, sums: Any, face: Any, barycentric: Any, adj_rows: Any, adj_barycentric: Any, out: dict[str, Any],
+        width: Any = None,
+    ) -> None:  # fmt: skip
+        """Gradients of the materials by path, added to `out`; those of barycentric add up in adj_barycentric.
 
-    def emission_at(self, face: Any, barycentric: Any, width: Any = None) -> Any:
-        """(M, 3) what points of faces emit."""
-        out = self.xp.zeros((len(face), 3), self.dtype)
-        for k in np.flatnonzero(self.emits):
-            emission = self.attributes[k]["emission"]
-            here = self.xp.flatnonzero(self.object_of_face[face] == k)
-            if emission.constant is not None:
-                out[here] = self.xp.asarray(emission.constant)
-            else:
-                out[here] = emission.at(*_rows(here, face, barycentric, width))
-        return out
+        Args:
+            sums: (objects, 5) of adj_rows, by object.
+            face, barycentric, width: of M points.
+            adj_rows: (M, 7) cotangents of their materials.
+        """
+        for k, own in enumerate(self.attributes):
+            for what, columns in COLUMNS.items():
+                if own[what].constant is not None:
+                    add(out, own[what].path, own[what].total(sums[k, columns]))
+                else:
+                    self._add_varying(k, what, face, barycentric, width, adj_rows[:, columns], adj_barycentric, out)
+
+    def emission_at(self, value: Any, face: Any, barycentric: Any, width: Any = None) -> None:
+        """Multiply values (M, 3) at points of faces, or -1, by the emission that differs from point to point."""
+        for k in self.varying_emitters:
+            here = self._hit(k, face)
+            value[here] *= self.attributes[k]["emission"].at(*_rows(here, face, barycentric, width))
 
     def emission_adj(
-        self, face: Any, barycentric: Any, adj: Any, adj_barycentric: Any, out: dict[str, Any], width: Any = None
+        self, face: Any, barycentric: Any, width: Any, adj: Any, adj_barycentric: Any, out: dict[str, Any]
     ) -> None:
-        """As `materials_adj`, for the cotangent (M, 3) of `emission_at`."""
-        self._spread_adj((("emission", slice(0, 3)),), face, barycentric, width, adj, adj_barycentric, out)
+        """Add gradients of that emission by path; those of barycentric add up."""
+        for k in self.varying_emitters:
+            self._add_varying(k, "emission", face, barycentric, width, adj, adj_barycentric, out)
 
-    def _spread_adj(
-        self,
-        parts: Any,
-        face: Any,
-        barycentric: Any,
-        width: Any,
-        adj_rows: Any,
-        adj_barycentric: Any,
+    @property
+    def varying_emitters(self) -> list[int]:
+        """Objects whose emission differs from point to point."""
+        return [k for k, own in enumerate(self.attributes) if self.emits[k] and own["emission"].constant is None]
+
+    def _hit(self, k: int, face: Any) -> Any:
+        return self.xp.flatnonzero((face >= self.first_face[k]) & (face < self.first_face[k + 1]))
+
+    def _add_varying(
+        self, k: int, what: str, face: Any, barycentric: Any, width: Any, adj: Any, adj_barycentric: Any,
         out: dict[str, Any],
-    ) -> None:
-        xp, owner = self.xp, self.object_of_face[face]
-        for k, own in enumerate(self.attributes):
-            here = xp.flatnonzero(owner == k)
-            if not len(here):
-                continue
+    ) -> None:  # fmt: skip
+        here = self._hit(k, face)
+        if len(here):
             f, b, w = _rows(here, face, barycentric, width)
-            adj_b = xp.zeros(b.shape, self.dtype)
-            for what, columns in parts:
-                if what == "emission" and not self.emits[k]:
-                    continue
-                adj = xp.ascontiguousarray(adj_rows[here, columns])
-                for path, value in own[what].adjoint(f, b, w, adj, adj_b):
-                    add(out, path, value)
+            adj_b = self.xp.zeros(b.shape, self.dtype)
+            for path, value in self.attributes[k][what].adjoint(f, b, w, self.xp.ascontiguousarray(adj[here]), adj_b):
+                add(out, path, value)
             adj_barycentric[here] += adj_b
 
 
