@@ -54,7 +54,7 @@ class Attribute:
         else:
             checked = self._set_texture(texture or Texture(values))
         if not bool(self.xp.isfinite(self.xp.asarray(checked)).all()):
-            raise ValueError(message("render", path, "finite numbers", "others"))
+            raise ValueError(message("render", path, "finite numbers", "nan or inf"))
         if unit and checked.size:
             least, most = float(checked.min()), float(checked.max())
             if not (least >= 0 and most <= 1):

@@ -51,7 +51,7 @@ class Surroundings:
         self.turn = degrees / 360 % 1
         host = to_host(array).astype(np.float64)
         if not np.isfinite(host).all():
-            raise ValueError(message("render", f"{name}.image", "finite numbers", "others"))
+            raise ValueError(message("render", f"{name}.image", "finite numbers", "nan or inf"))
         self.height, self.width = host.shape[:2]
         self.shares = _shares(host)
         rows = np.cumsum(self.shares.sum(axis=1))

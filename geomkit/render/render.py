@@ -21,7 +21,7 @@ from geomkit.render.camera import Camera
 from geomkit.render.film import Film
 from geomkit.render.pixel_rays import PixelWindow, pixel_rays
 from geomkit.render.radiance import Radiance
-from geomkit.render.scene import Scene
+from geomkit.render.scene import ConstantLight, Scene
 from geomkit.render.shadow import ShadowSamples
 from geomkit.render.silhouette import EdgeSamples, streams
 from geomkit.render.tables import SceneTables, add
@@ -95,7 +95,7 @@ class _Query:
         op = "render"
         if not isinstance(camera, Camera):
             raise TypeError(message(op, "camera", "a Camera", type(camera).__name__))
-        scene = scene if isinstance(scene, Scene) else Scene(scene)
+        scene = _scene_of(scene)
         self.channels = (channels,) if isinstance(channels, str) else tuple(channels)
         if not self.channels or set(self.channels) - set(CHANNELS) or len(set(self.channels)) < len(self.channels):
             raise ValueError(message(op, "channels", f"some of {', '.join(CHANNELS)}, once each", repr(channels)))
@@ -188,7 +188,7 @@ class _SceneFunction(Primitive):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         bound = inspect.signature(self.forward).bind(*args, **kwargs).arguments
         scene, camera = bound.pop("scene"), bound.pop("camera")
-        scene = scene if isinstance(scene, Scene) else Scene(scene)
+        scene = _scene_of(scene)
         arrays = {path: scene[path] for path in scene.paths()}
         if isinstance(camera, Camera):
             arrays |= {f"camera.{name}": getattr(camera, name) for name in CAMERA if getattr(camera, name) is not None}
@@ -454,6 +454,10 @@ def _by_object(tables: SceneTables, out: dict[str, Any]) -> dict[str, Any]:
     for name, first, last in zip(tables.names, tables.first_vertex, tables.first_vertex[1:], strict=False):
         out[f"{name}.vertices"] = total[first:last].astype(tables.dtype)
     return out
+
+
+def _scene_of(given: Any) -> Scene:
+    return given if isinstance(given, Scene) else Scene(given, ConstantLight())
 
 
 def _count(op: str, name: str, value: Any, least: int) -> int:
