@@ -28,12 +28,14 @@ from geomkit.render.render import render as render
 from geomkit.render.scene import (
     ConstantLight as ConstantLight,
     DirectionalLight as DirectionalLight,
+    EnvironmentLight as EnvironmentLight,
     Material as Material,
     Object as Object,
     PointLight as PointLight,
     Scene as Scene,
     SpotLight as SpotLight,
 )
+from geomkit.render.texture import Texture as Texture
 from geomkit.runtime.host import num_threads as num_threads, set_num_threads as set_num_threads
 from geomkit.spatial.bounds import bounds as bounds
 from geomkit.spatial.cast_rays import cast_rays as cast_rays

@@ -22,6 +22,8 @@ GK_FN float abs(float a) { return ::fabsf(a); }
 GK_FN double abs(double a) { return ::fabs(a); }
 GK_FN float sqrt(float a) { return ::sqrtf(a); }
 GK_FN double sqrt(double a) { return ::sqrt(a); }
+GK_FN float floor(float a) { return ::floorf(a); }
+GK_FN double floor(double a) { return ::floor(a); }
 GK_FN double atan2(double y, double x) { return ::atan2(y, x); }
 GK_FN float sin(float a) { return ::sinf(a); }
 GK_FN double sin(double a) { return ::sin(a); }
@@ -38,6 +40,8 @@ GK_FN float abs(float a) { return __builtin_fabsf(a); }
 GK_FN double abs(double a) { return __builtin_fabs(a); }
 GK_FN float sqrt(float a) { return __builtin_sqrtf(a); }
 GK_FN double sqrt(double a) { return __builtin_sqrt(a); }
+GK_FN float floor(float a) { return __builtin_floorf(a); }
+GK_FN double floor(double a) { return __builtin_floor(a); }
 GK_FN double atan2(double y, double x) { return __builtin_atan2(y, x); }
 GK_FN float sin(float a) { return __builtin_sinf(a); }
 GK_FN double sin(double a) { return __builtin_sin(a); }

@@ -1,16 +1,17 @@
 // Lights, one sample of each: a direction towards the light, how far it is, and the light that comes from there.
 #pragma once
 #include "bsdf.h"
+#include "environment.h"
 
 namespace gk {
 
-enum LightKind { CONSTANT, POINT, DIRECTIONAL, SPOT, AREA, PATCH };
+enum LightKind { CONSTANT, POINT, DIRECTIONAL, SPOT, AREA, PATCH, ENVIRONMENT };
 
 // One light, taken by value. What the numbers mean depends on the kind.
 struct Light {
     const int* faces;            // area: the faces that emit
-    const double* distribution;  // area: the running sum of the faces' shares, the last is 1
-    double x;                    // position; directional: the direction light travels in
+    const double* distribution;  // area: the running sum of the faces' shares, the last is 1; environment: see Surroundings
+    double x;                    // position; directional: the direction light travels in; environment: the turn of its image
     double y;
     double z;
     double nx;  // spot: its axis; patch: its normal
@@ -21,8 +22,8 @@ struct Light {
     double b;
     double inner;   // spot: cosines of the cone that is fully lit and of that beyond which it is dark
     double outer;
-    double count;   // area: number of faces
-    double sides;   // area, patch: 2 if both sides emit
+    double count;   // area: number of faces; environment: columns of its image
+    double sides;   // area, patch: 2 if both sides emit; environment: rows of its image
 };
 
 // Where a sample of a light is: what a ray to it needs, and what stays fixed when things move.
@@ -46,6 +47,22 @@ GK_FN Corners corners_of(const real* vertices, const int* faces, int f) {
     return {row(vertices, at[0]), row(vertices, at[1]), row(vertices, at[2])};
 }
 
+// A point of an area light: the face by its share, the rest of that number again uniform.
+struct FacePoint {
+    int face;
+    real share;  // 1 over the face's
+    Vec3 weights;
+};
+GK_FN FacePoint drawn_face(const Light& l, Random2 u) {
+    int k = drawn(l.distribution, int(l.count), u.x);
+    real root = sqrt(u.x);
+    return {l.faces[k], 1 / real(share_of(l.distribution, k)), {1 - root, root * (1 - u.y), root * u.y}};
+}
+
+GK_FN Surroundings surroundings_of(const Light& l) {
+    return {l.distribution, l.distribution + int(l.sides), int(l.count), int(l.sides), real(l.x)};
+}
+
 GK_FN LightSample sampled_light(int kind, const Light& l, const real* vertices, const int* faces, const Material& m, Vec3 p, Vec3 n,
                                 Vec3 wo, Random2 u) {
     LightSample s = {{0, 0, 1}, 1, -1, {0, 0, 0}};
@@ -53,20 +70,19 @@ GK_FN LightSample sampled_light(int kind, const Light& l, const real* vertices, 
         s.to = sampled_direction(m, n, wo, u);
         real density = direction_density(m, n, wo, s.to);
         s.share = density > 0 ? 1 / density : 0;
+    } else if (kind == ENVIRONMENT) {
+        // Half of the directions by the surface, half by the image, both by the balance heuristic (Veach and Guibas, 1995).
+        Surroundings all = surroundings_of(l);
+        bool by_surface = u.x < real(0.5);
+        u.x = by_surface ? 2 * u.x : 2 * u.x - 1;
+        s.to = by_surface ? sampled_direction(m, n, wo, u) : surrounding_direction(all, u);
+        real density = real(0.5) * (direction_density(m, n, wo, s.to) + surrounding_density(all, s.to));
+        s.share = density > 0 ? 1 / density : 0;
     } else if (kind == DIRECTIONAL) {
         s.to = -light_position(l);
     } else if (kind == AREA) {
-        // The face by its share, the rest of the number again uniform.
-        int low = 0, high = int(l.count) - 1;
-        while (low < high) {
-            int middle = (low + high) / 2;
-            if (u.x < real(l.distribution[middle])) high = middle; else low = middle + 1;
-        }
-        real before = low > 0 ? real(l.distribution[low - 1]) : 0, share = real(l.distribution[low]) - before;
-        u.x = min(max((u.x - before) / share, real(0)), real(1));
-        s.face = l.faces[low], s.share = 1 / share;
-        real root = sqrt(u.x);
-        s.weights = {1 - root, root * (1 - u.y), root * u.y};
+        FacePoint drawn = drawn_face(l, u);
+        s.face = drawn.face, s.share = drawn.share, s.weights = drawn.weights;
         Corners c = corners_of(vertices, faces, s.face);
         s.to = s.weights.x * c.a + s.weights.y * c.b + s.weights.z * c.c - p;
     } else {
@@ -86,7 +102,7 @@ GK_FN real cone(const Light& l, Vec3 wi) {
 }
 GK_FN Arrival arriving(int kind, const Light& l, const real* vertices, const int* faces, const LightSample& s) {
     Vec3 power = light_power(l);
-    if (kind == CONSTANT || kind == DIRECTIONAL) return {s.to, s.share * power};
+    if (kind == CONSTANT || kind == ENVIRONMENT || kind == DIRECTIONAL) return {s.to, s.share * power};
     real square = dot(s.to, s.to);
     if (!(square > 0)) return {{0, 0, 1}, {0, 0, 0}};
     real distance = sqrt(square);
@@ -113,7 +129,7 @@ GK_FN AdjArrival adj_arriving(int kind, const Light& l, const real* vertices, co
     const Vec3 zero = {0, 0, 0};
     AdjArrival a = {zero, zero, zero, {zero, zero, zero}};
     Vec3 power = light_power(l);
-    if (kind == CONSTANT || kind == DIRECTIONAL) {
+    if (kind == CONSTANT || kind == ENVIRONMENT || kind == DIRECTIONAL) {
         a.power = s.share * adj_color;
         // A direction that was drawn stays what it is.
         if (kind == DIRECTIONAL) a.to = adj_wi;

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from geomkit.runtime.device import address, empty
 from geomkit.runtime.kernel import Kernel
+from geomkit.spatial.hits import blocked
 
-__all__ = ["MATERIAL", "LightStruct", "Surfaces", "bounce", "bounce_adj", "light_sample", "light_sample_adj"]
+__all__ = [
+    "MATERIAL",
+    "LightRays",
+    "LightStruct",
+    "Surfaces",
+    "bounce",
+    "bounce_adj",
+    "light_rays",
+    "light_rays_adj",
+    "unshadowed",
+]
 
 SOURCE = "render/light.cu"
 _HITS = (
@@ -22,14 +33,19 @@ _BOUNCE = _HITS.replace("const real* positions, ", "")
 light_fwd = Kernel(
     SOURCE,
     "light_fwd",
-    f"int kind, Light light, const real* vertices, const int* faces, {_HITS}, real* to_light, real* color",
+    f"int kind, Light light, const real* vertices, const int* faces, {_HITS}, double lift, double until, "
+    "real* origins, real* to_light, real* t_max, real* color",
+)
+add_unshadowed = Kernel(
+    SOURCE, "add_unshadowed", "const int* rays, const int* found, const real* throughput, real* color, real* value"
 )
 light_adj = Kernel(
     SOURCE,
     "light_adj",
     f"int block, int count, int kind, Light light, const real* vertices, const int* faces, {_HITS}, "
-    "const real* adj_color, real* adj_materials, real* adj_positions, real* adj_normals, real* adj_directions, "
-    "double* sums, int* light_face, real* adj_light",
+    "const int* rays, const real* adj_value, const real* throughput, const real* color, real* adj_throughput, "
+    "real* adj_materials, real* adj_positions, real* adj_normals, real* adj_directions, double* sums, "
+    "int* light_face, real* adj_light",
     grain=1,
 )
 bounce_fwd = Kernel(SOURCE, "bounce_fwd", f"{_BOUNCE}, real* next, real* factor")
@@ -38,9 +54,13 @@ bounce_adj_kernel = Kernel(
     "bounce_adj",
     f"{_BOUNCE}, const real* adj_factor, real* adj_materials, real* adj_normals, real* adj_directions",
 )
+emitter_fwd = Kernel(
+    "render/emitter.cu", "emitter_fwd", "Light light, const uint* stream, const int* index, int dimension, int* face, "
+    "real* barycentric",
+)  # fmt: skip
 
 MATERIAL = 7  # numbers of a material at a hit, as in cuda/render/bsdf.h
-CONSTANT, POINT, DIRECTIONAL, SPOT, AREA, PATCH = range(6)
+CONSTANT, POINT, DIRECTIONAL, SPOT, AREA, PATCH, ENVIRONMENT = range(7)
 BLOCK = 512  # hits whose gradients of a light one item sums
 
 
@@ -54,6 +74,9 @@ class Surfaces:
         direction: (M, 3) of the rays that hit.
         stream: (M,) uint32, of the random numbers; one for each pixel.
         index: (M,) int32, of the sample within the pixel.
+        ray: (M,) int32, which of the rays.
+        face: (M,) int32, barycentric: (M, 2), where they are.
+        at: (M,) int32, which of the rays of this bounce.
     """
 
     material: Any
@@ -63,6 +86,10 @@ class Surfaces:
     direction: Any
     stream: Any
     index: Any
+    ray: Any
+    face: Any
+    barycentric: Any
+    at: Any
 
     def __len__(self) -> int:
         return len(self.index)
@@ -80,6 +107,7 @@ class LightStruct:
         dtype, device: of the hits.
         position, axis, power: (3,) float64.
         faces: (E,) int32, of an area light; distribution: (E,) float64, the running sum of their shares.
+        size: of an environment's image, columns and rows; distribution is then as in Surroundings.
     """
 
     def __init__(
@@ -96,36 +124,74 @@ class LightStruct:
         faces: Any = None,
         distribution: Any = None,
         two_sided: bool = False,
+        size: tuple[int, int] | None = None,
     ):
         self.kind, self.dtype, self.device = kind, dtype, device
         self.table = faces, distribution
+        count, sides = (0 if faces is None else len(faces), 2 if two_sided else 1) if size is None else size
         self.fields = (
             address(faces), address(distribution), *map(float, position), *map(float, axis), *map(float, power),
             math.cos(math.radians(inner)), math.cos(math.radians(outer)),
-            float(0 if faces is None else len(faces)), 2.0 if two_sided else 1.0,
+            float(count), float(sides),
         )  # fmt: skip
 
     @property
     def position_at_infinity(self) -> bool:
         """Whether rays to it have no end."""
-        return self.kind in (CONSTANT, DIRECTIONAL)
+        return self.kind in (CONSTANT, DIRECTIONAL, ENVIRONMENT)
 
 
-def light_sample(mesh: Any, light: LightStruct, s: Surfaces, dimension: int) -> tuple[Any, Any]:
-    """For each hit the vector to a sample of the light (M, 3), of length one if that has no place, and what is seen."""
-    m = len(s)
-    to_light, color = (empty(mesh.device, (m, 3), mesh.dtype) for _ in range(2))
+def emitter_points(light: LightStruct, s: Surfaces, dimension: int) -> tuple[Any, Any]:
+    """The faces (M,) and barycentrics (M, 2) of the points of an area light that `light_sample` draws."""
+    face, barycentric = empty(light.device, len(s), np.int32), empty(light.device, (len(s), 2), light.dtype)
+    emitter_fwd(len(s), light, s.stream, s.index, dimension, face, barycentric)
+    return face, barycentric
+
+
+class LightRays(NamedTuple):
+    """A ray to a sample of a light for each of M hits, and what is seen if nothing is in its way."""
+
+    origins: Any  # (M, 3) a little off the surface
+    directions: Any  # (M, 3) to the sample, of length one if that has no place
+    t_max: Any  # (M,) where the rays end; negative where nothing is seen
+    color: Any  # (M, 3)
+
+
+def light_rays(
+    mesh: Any, light: LightStruct, s: Surfaces, dimension: int, *, lift: float = 0.0, short: float = 0.0
+) -> LightRays:
+    """Sample a light at hits.
+
+    Args:
+        mesh: all objects.
+        light: the light.
+        s: M hits.
+        dimension: of the random numbers.
+        lift: how far above the surface the rays start.
+        short: how far before the light they end, as a share of the way.
+    """
+    m, until = len(s), np.inf if light.position_at_infinity else 1 - short
+    origins, to_light, color = (empty(mesh.device, (m, 3), mesh.dtype) for _ in range(3))
+    t_max = empty(mesh.device, m, mesh.dtype)
     light_fwd(
         m, light.kind, light, mesh.vertices_array, mesh.faces_array, s.material, s.position, s.normal, s.face_normal,
-        s.direction, s.stream, s.index, dimension, to_light, color,
+        s.direction, s.stream, s.index, dimension, lift, until, origins, to_light, t_max, color,
     )  # fmt: skip
-    return to_light, color
+    return LightRays(origins, to_light, t_max, color)
 
 
-def light_sample_adj(
-    mesh: Any, light: LightStruct, s: Surfaces, dimension: int, adj_color: Any, adj: Surfaces
-) -> tuple[np.ndarray, Any, Any]:
-    """Gradients for the cotangent of what is seen: those of the hits add up in `adj`.
+def unshadowed(mesh: Any, rays: LightRays, s: Surfaces, throughput: Any, value: Any) -> Any:
+    """What is seen of a light (M, 3), shadows included; times the throughput it adds to the values of the rays."""
+    found = blocked(mesh, rays.origins, rays.directions, t_max=rays.t_max)
+    add_unshadowed(len(s), s.ray, found, throughput, rays.color, value)
+    return rays.color
+
+
+def light_rays_adj(
+    mesh: Any, light: LightStruct, s: Surfaces, dimension: int, *, adj_value: Any, throughput: Any, color: Any,
+    adj_throughput: Any, adj: Surfaces,
+) -> tuple[np.ndarray, Any, Any]:  # fmt: skip
+    """Gradients for the cotangent (N, 3) of the rays' values: those of throughput and of hits add up in their arrays.
 
     Returns:
         (9,) of the light's position, axis and power; for area lights the emitting face (M,) of each hit, or -1, and the
@@ -138,8 +204,8 @@ def light_sample_adj(
     face, corners = empty(mesh.device, area, np.int32), empty(mesh.device, (area, 3, 3), mesh.dtype)
     light_adj(
         n, BLOCK, m, light.kind, light, mesh.vertices_array, mesh.faces_array, s.material, s.position, s.normal,
-        s.face_normal, s.direction, s.stream, s.index, dimension, adj_color, adj.material, adj.position, adj.normal,
-        adj.direction, sums, face, corners,
+        s.face_normal, s.direction, s.stream, s.index, dimension, s.ray, adj_value, throughput, color, adj_throughput,
+        adj.material, adj.position, adj.normal, adj.direction, sums, face, corners,
     )  # fmt: skip
     return sums.sum(axis=0), face, corners
 

@@ -40,6 +40,8 @@ def interpolated_adj(
     adj_corners = empty(mesh.device, (n, 3, channels), mesh.dtype)
     interpolate_adj(n, channels, attribute, mesh.faces_array, face, barycentric, adj_out, adj_barycentric, adj_corners)
     # The sum at vertices takes three numbers a corner.
+    if channels == 3:
+        return corners_to_vertices(mesh, face, adj_corners)
     padded = zeros(mesh.device, (n, 3, 3 * -(-channels // 3)), mesh.dtype)
     padded[:, :, :channels] = adj_corners
     xp = namespace(mesh.device)

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from geomkit.arrays import to_host
-from geomkit.render.direct_light import AREA, MATERIAL, Surfaces, bounce, bounce_adj, light_sample, light_sample_adj
-from geomkit.render.interpolate import interpolated, interpolated_adj
+from geomkit.mesh.corners import sum_at_vertices
+from geomkit.render.direct_light import (
+    AREA,
+    MATERIAL,
+    Surfaces,
+    bounce,
+    bounce_adj,
+    light_rays,
+    light_rays_adj,
+    unshadowed,
+)
+from geomkit.render.surface import add_materials, emitted, emitted_adj, hits_adj, surfaces_adj, surfaces_at
 from geomkit.render.tables import SceneTables, add
 from geomkit.spatial.cast_rays import Hits, cast_rays
-from geomkit.spatial.hits import occluded
-from geomkit.spatial.scatter import corners_to_vertices
+from geomkit.spatial.scatter import FaceOrder, corners_to_vertices
 
 __all__ = ["Radiance"]
 
@@ -27,22 +36,18 @@ class _Step:
     """One bounce of the paths that are still going.
 
     Attributes:
-        rays: (M,) which of the rays it belongs to.
-        origins, directions: of the M rays.
+        origins, directions: (M, 3) of their rays.
         hits: of them.
-        at: (K,) which of them hit something.
-        surfaces: K rows.
-        seen: for each light (K, 3), what arrives from there.
+        surfaces: (K) rows of those that hit something.
+        seen: for each light (K, 3), what arrives from there, tints aside; None where nothing is lit at this bounce.
         factor: (K, 3) of what comes by the next bounce, or None.
         throughput: (K, 3) of this bounce.
     """
 
-    rays: Any
     origins: Any
     directions: Any
     hits: Hits
-    at: Any
-    surfaces: Surfaces | None = None
+    surfaces: Surfaces
     seen: Any = None
     factor: Any = None
     throughput: Any = None
@@ -65,149 +70,130 @@ class Radiance:
     def __init__(self, tables: SceneTables, origins: Any, directions: Any, stream: Any, index: Any, depth: int):
         self.tables, self.xp = tables, tables.xp
         self.steps: list[_Step] = []
-        xp, n = self.xp, len(origins)
-        self.value = xp.zeros((n, 3), tables.dtype)
-        rays, throughput = xp.arange(n), None
-        for k in range(depth + 1):
-            hits = cast_rays(tables.mesh, origins, directions)
-            at = xp.flatnonzero(hits.face >= 0)
-            step = _Step(rays, origins, directions, hits, at, throughput=throughput)
+        xp, dtype = self.xp, tables.dtype
+        rays, throughput = xp.arange(len(origins), dtype=np.int32), None
+        self.hits = hits = cast_rays.forward(tables.mesh, origins, directions)
+        self.value = emitted(tables, hits, directions)
+        for k in range(max(depth, 1)):
+            if k > 0:
+                hits = cast_rays.forward(tables.mesh, origins, directions)
+            s = surfaces_at(tables, rays, hits, directions, stream, index)
+            step = _Step(origins, directions, hits, s)
             self.steps.append(step)
-            if k == 0:
-                self._add_emission(step)
-            if k == depth or not len(at):
+            if k == depth or not len(s):
                 break
-            rays = rays[at]
-            step.surfaces = s = self._surfaces(step, stream[rays], index[rays])
-            step.throughput = throughput = xp.ones((len(at), 3), tables.dtype) if throughput is None else throughput[at]
-            step.seen = [self._arriving(s, j, k) for j in range(len(tables.lights))]
-            if step.seen:
-                self.value[rays] += throughput * sum(step.seen[1:], step.seen[0])
+            rays = s.ray
+            throughput = xp.ones((len(s), 3), dtype) if throughput is None else throughput[s.at]
+            step.throughput = throughput
+            step.seen = [self._arriving(s, j, k, throughput) for j in range(len(tables.lights))]
             if k + 1 == depth:
                 break
             directions, step.factor = bounce(tables.mesh, s, _dimension(k, -1))
             throughput = throughput * step.factor
             origins = self.lifted(s, directions)
-        self.hits = self.steps[0].hits
 
-    def _add_emission(self, step: _Step) -> None:
-        """What the rays see that come from a camera."""
-        t, xp = self.tables, self.xp
-        missed = step.hits.face < 0
-        if t.background.any():
-            self.value[missed] = xp.asarray(t.background, dtype=t.dtype)
-        if t.emits.any():
-            self.value[step.at] = xp.asarray(t.emission, dtype=t.dtype)[t.object_of_face[step.hits.face[step.at]]]
-            self.value[step.at] *= self._front(step)[:, None]
-
-    def _front(self, step: _Step) -> Any:
-        """(K,) 1 where the side that is seen emits."""
-        t = self.tables
-        both = t.material[t.object_of_face[step.hits.face[step.at]], 6] != 0
-        facing = (step.hits.normal[step.at] * step.directions[step.at]).sum(axis=1) < 0
-        return (both | facing).astype(t.dtype)
-
-    def _surfaces(self, step: _Step, stream: Any, index: Any) -> Surfaces:
-        t, h, at = self.tables, step.hits, step.at
-        face, barycentric = h.face[at], h.barycentric[at]
-        flat = h.normal[at]
-        normal = flat
-        if t.vertex_normals is not None:
-            normal = _unit(self.xp, interpolated(t.mesh, t.vertex_normals, face, barycentric), flat)
-            if not all(t.smooth):
-                smooth = self.xp.asarray(t.smooth)[t.object_of_face[face]]
-                normal = self.xp.where(smooth[:, None], normal, flat)
-        return Surfaces(
-            t.materials_at(face, barycentric), h.position[at], normal, flat, step.directions[at], stream, index
-        )
-
-    def first_surfaces(self) -> tuple[Surfaces, Any]:
-        """What is hit first, and by which rays."""
-        step = self.steps[0]
-        stream = self.xp.zeros(len(step.at), np.uint32)
-        return self._surfaces(step, stream, stream.astype(np.int32)), step.at
+    @property
+    def first(self) -> Surfaces:
+        """What is hit first."""
+        return self.steps[0].surfaces
 
     def lifted(self, s: Surfaces, directions: Any) -> Any:
         """Points a little off the surface, on the side that the directions go to."""
-        t = self.tables
         side = self.xp.sign((s.face_normal * directions).sum(axis=1, keepdims=True))
-        size = max(t.mesh.diagonal, float(abs(t.mesh.bounds).max()))
-        return s.position + t.dtype.type(LIFT[t.dtype] * size) * side * s.face_normal
+        return s.position + self.tables.dtype.type(self._lift) * side * s.face_normal
 
-    def _arriving(self, s: Surfaces, j: int, k: int) -> Any:
-        """What is seen of light j, shadows included."""
-        t, light = self.tables, self.tables.lights[j].light
-        to_light, color = light_sample(t.mesh, light, s, _dimension(k, j))
-        lit = self.xp.flatnonzero(color.any(axis=1))
-        far = light.position_at_infinity
-        way, origins = to_light[lit], self.lifted(s, to_light)[lit]
-        dark = occluded(t.mesh, origins, way, t_max=np.inf if far else 1 - SHORT)
-        color[lit[dark]] = 0
-        return color
+    @property
+    def _lift(self) -> float:
+        t = self.tables
+        return LIFT[t.dtype] * max(t.mesh.diagonal, float(abs(t.mesh.bounds).max()))
+
+    def _arriving(self, s: Surfaces, j: int, k: int, throughput: Any) -> Any:
+        """What is seen of light j, shadows included; it adds to the value."""
+        mesh, entry, dimension = self.tables.mesh, self.tables.lights[j], _dimension(k, j)
+        rays = light_rays(mesh, entry.light, s, dimension, lift=self._lift, short=SHORT)
+        if entry.tint is not None:
+            throughput = throughput * entry.tint.at(s, rays.directions, dimension)
+        return unshadowed(mesh, rays, s, throughput, self.value)
 
     # ---- the way back
 
     def adjoint(
-        self, adj: Any, *, adj_t: Any = None, adj_position: Any = None, adj_normal: Any = None, adj_albedo: Any = None
+        self,
+        adj: Any,
+        *,
+        adj_t: Any = None,
+        adj_position: Any = None,
+        adj_normal: Any = None,
+        adj_albedo: Any = None,
+        faces: dict[str, Any] | None = None,
     ) -> tuple[dict[str, Any], Any, Any]:
         """Gradients for the cotangent (N, 3) of the value, within what is seen: no silhouette or shadow moves.
 
         Args:
             adj: of the value.
             adj_t, adj_position, adj_normal, adj_albedo: of the first hits, (N, 1) and (N, 3), or None.
+            faces: where gradients of corners add up, (F, 9) float64, by the same names as those of vertices, which then
+                are left to the caller: `vertex_sums`.
 
         Returns:
-            gradients by path; those of `vertices` under "vertices", of all objects; and of origins and directions.
+            gradients by path; those of `vertices` under "vertices", of all objects, and of their "normals"; and of
+            origins and directions.
         """
         t, xp = self.tables, self.xp
         out: dict[str, Any] = {}
-        adj_origins = adj_throughput = None
-        first = {"adj_position": adj_position, "adj_normal": adj_normal, "adj_albedo": adj_albedo}
+        sums = {} if faces is None else faces
+        adj_origins = adj_directions = adj_throughput = None
+        emitted = emitted_adj(t, self.hits, self.steps[0].directions, adj, out)
         for k in range(len(self.steps) - 1, -1, -1):
             step = self.steps[k]
-            m = len(step.rays)
-            adj_position, adj_normal = xp.zeros((m, 3), t.dtype), xp.zeros((m, 3), t.dtype)
-            adj_bary, adj_depth = xp.zeros((m, 2), t.dtype), None
-            adj_directions = xp.zeros((m, 3), t.dtype)
-            if step.surfaces is not None:
-                at = step.at
-                adj_s, adj_throughput = self._step_adj(step, k, adj[step.rays[at]], adj_origins, adj_throughput, out)
-                adj_position[at], adj_directions[at] = adj_s.position, adj_s.direction
-                adj_normal[at], adj_bary[at] = self._surfaces_adj(step, adj_s, out)
-            else:
-                adj_throughput = None
+            s = step.surfaces
+            adj_s = _zero_surfaces(xp, s, t.dtype)
+            adj_depth, flat = xp.zeros(len(s), t.dtype), None
+            if step.seen is not None:
+                adj_throughput = self._step_adj(step, k, adj, adj_s, adj_origins, adj_throughput, out)
             if k == 0:
-                self._emission_adj(step, adj, out)
-                self._first_adj(step, first, adj_position, adj_normal, adj_bary, out)
-                adj_depth = None if adj_t is None else xp.ascontiguousarray(adj_t[:, 0])
-            g = cast_rays.adjoint(
-                t.mesh, step.origins, step.directions, result=step.hits, adj_position=adj_position,
-                adj_normal=adj_normal, adj_barycentric=adj_bary, adj_t=adj_depth,
-            )  # fmt: skip
-            add(out, "vertices", g.vertices.astype(np.float64))
-            adj_origins = g.origins
-            adj_directions += g.directions
-            if step.throughput is not None and adj_throughput is not None and k > 0:
+                if adj_position is not None:
+                    adj_s.position += adj_position[s.at]
+                if adj_albedo is not None:
+                    adj_s.material[:, :3] += adj_albedo[s.at]
+                if adj_t is not None:
+                    adj_depth += adj_t[s.at, 0]
+                if adj_normal is not None:
+                    flat = adj_normal[s.at]
+                if emitted[0] is not None:
+                    adj_s.barycentric += emitted[0][s.at]
+            g = self._geometry_adj(step, adj_s, adj_depth, flat, sums, out)
+            m = len(step.origins)
+            adj_origins, adj_directions = (_whole(xp, s.at, x, m) for x in (g[0], g[1] + adj_s.direction))
+            if adj_throughput is not None and k > 0:
                 # To all rays of this step, of which those that miss have a throughput without effect.
-                whole = xp.zeros((m, 3), t.dtype)
-                whole[step.at] = adj_throughput
-                adj_throughput = whole
+                adj_throughput = _whole(xp, s.at, adj_throughput, m)
+        if emitted[1] is not None:
+            adj_directions += emitted[1]
+        if faces is None:
+            for name, total in sums.items():
+                add(out, name, sum_at_vertices(t.mesh, total).astype(np.float64))
         return out, adj_origins, adj_directions
 
     def _step_adj(
-        self, step: _Step, k: int, adj: Any, adj_origins: Any, adj_throughput: Any, out: dict[str, Any]
-    ) -> tuple[Surfaces, Any]:
-        """Gradients of a bounce: of its surfaces, and of its throughput."""
-        t, xp, s = self.tables, self.xp, step.surfaces
-        assert s is not None
-        zero = [xp.zeros((len(s), 3), t.dtype) for _ in range(4)]
-        adj_s = Surfaces(xp.zeros((len(s), MATERIAL), t.dtype), zero[0], zero[1], zero[2], zero[3], s.stream, s.index)
-        weighted = step.throughput * adj
-        adj_through = xp.zeros((len(s), 3), t.dtype)
+        self, step: _Step, k: int, adj: Any, adj_s: Surfaces, adj_origins: Any, adj_throughput: Any, out: dict[str, Any]
+    ) -> Any:
+        """Gradients of a bounce: those of its surfaces add up in adj_s, that of its throughput is returned."""
+        t, s = self.tables, step.surfaces
+        adj_through = self.xp.zeros((len(s), 3), t.dtype)
         for j, entry in enumerate(t.lights):
-            adj_through += adj * step.seen[j]
-            visible = step.seen[j].any(axis=1, keepdims=True)
-            sums, face, corners = light_sample_adj(t.mesh, entry.light, s, _dimension(k, j), weighted * visible, adj_s)
+            dimension, through, to_through, tint = _dimension(k, j), step.throughput, adj_through, None
+            if entry.tint is not None:
+                to_light = light_rays(t.mesh, entry.light, s, dimension).directions
+                tint = entry.tint.at(s, to_light, dimension)
+                entry.tint.adjoint(s, to_light, dimension, adj[s.ray] * through * step.seen[j], out)
+                through, to_through = through * tint, self.xp.zeros_like(adj_through)
+            sums, face, corners = light_rays_adj(
+                t.mesh, entry.light, s, dimension, adj_value=adj, throughput=through, color=step.seen[j],
+                adj_throughput=to_through, adj=adj_s,
+            )  # fmt: skip
+            if tint is not None:
+                adj_through += to_through * tint
             entry.add_gradients(to_host(sums), out)
             if entry.light.kind == AREA:
                 add(out, "vertices", corners_to_vertices(t.mesh, face, corners).astype(np.float64))
@@ -216,59 +202,49 @@ class Radiance:
             adj_through += step.factor * adj_throughput
         if step.factor is not None and adj_origins is not None:
             adj_s.position += adj_origins
-        return adj_s, adj_through
+        return adj_through
 
-    def _surfaces_adj(self, step: _Step, adj_s: Surfaces, out: dict[str, Any]) -> tuple[Any, Any]:
-        """Gradients of face normals and barycentrics, from those of the surfaces."""
-        t, xp, h, at = self.tables, self.xp, step.hits, step.at
-        face, barycentric = h.face[at], h.barycentric[at]
-        adj_bary = xp.zeros(barycentric.shape, t.dtype)
-        t.materials_adj(face, barycentric, adj_s.material, adj_bary, out)
-        adj_normal = adj_s.normal
-        if t.vertex_normals is not None:
-            raw = interpolated(t.mesh, t.vertex_normals, face, barycentric)
-            length = xp.linalg.norm(raw, axis=1, keepdims=True)
-            smooth = (length > 0) & xp.asarray(t.smooth)[t.object_of_face[face]][:, None]
-            n = raw / xp.where(length > 0, length, 1)
-            to_raw = xp.where(smooth, adj_normal - n * (n * adj_normal).sum(axis=1, keepdims=True), 0)
-            to_raw = (to_raw / xp.where(length > 0, length, 1)).astype(t.dtype)
-            g = interpolated_adj(t.mesh, t.vertex_normals, face, barycentric, to_raw, adj_bary)
-            add(out, "normals", g.astype(np.float64))
-            adj_normal = xp.where(smooth, 0, adj_normal)
-        return adj_normal, adj_bary
+    def _geometry_adj(
+        self, step: _Step, adj_s: Surfaces, adj_t: Any, flat: Any, sums: dict[str, Any], out: dict[str, Any]
+    ) -> tuple[Any, Any]:
+        """From gradients of surfaces to those of the rays, (K, 3) each, the faces and the materials."""
+        t, s = self.tables, step.surfaces
+        adj_barycentric, at_t = adj_s.barycentric, step.hits.t[s.at]
+        add_materials(t, s, at_t, adj_s.material, adj_barycentric, out)
+        normals = surfaces_adj(t, s, adj_s.normal, adj_barycentric)
+        if flat is not None:
+            adj_s.normal += flat
+        origins, directions, corners = hits_adj(
+            t.mesh, s.direction, at_t, s.face, s.barycentric, adj_t=adj_t, adj_barycentric=adj_barycentric,
+            adj_normal=adj_s.normal, adj_position=adj_s.position,
+        )  # fmt: skip
+        order = FaceOrder(t.mesh, s.face)
+        for name, part in (("vertices", corners), ("normals", normals)):
+            if part is not None:
+                if name not in sums:
+                    sums[name] = self.xp.zeros((t.mesh.n_faces, 9), np.float64)
+                order.add_corners(part, sums[name])
+        return origins, directions
 
-    def _first_adj(
-        self, step: _Step, given: dict[str, Any], position: Any, normal: Any, barycentric: Any, out: dict[str, Any]
-    ) -> None:
-        """Add cotangents of what is hit first."""
-        if given["adj_position"] is not None:
-            position += given["adj_position"]
-        if given["adj_normal"] is not None:
-            normal += given["adj_normal"]
-        if given["adj_albedo"] is not None:
-            at, t = step.at, self.tables
-            rows = self.xp.zeros((len(at), MATERIAL), t.dtype)
-            rows[:, :3] = given["adj_albedo"][at]
-            adj_bary = self.xp.zeros((len(at), 2), t.dtype)
-            t.materials_adj(step.hits.face[at], step.hits.barycentric[at], rows, adj_bary, out)
-            barycentric[at] += adj_bary
 
-    def _emission_adj(self, step: _Step, adj: Any, out: dict[str, Any]) -> None:
-        t = self.tables
-        if t.background_path:
-            add(out, t.background_path, adj[step.hits.face < 0].sum(axis=0, dtype=np.float64))
-        if t.emits.any():
-            owner = t.object_of_face[step.hits.face[step.at]]
-            seen = adj[step.rays[step.at]] * self._front(step)[:, None]
-            for k in np.flatnonzero(t.emits):
-                add(out, f"{t.names[k]}.material.emission", seen[owner == k].sum(axis=0, dtype=np.float64))
+def _zero_surfaces(xp: Any, s: Surfaces, dtype: np.dtype) -> Surfaces:
+    """Where gradients of surfaces add up; their discrete parts are those of the surfaces."""
+    material = xp.zeros((len(s), MATERIAL), dtype)
+    position, normal, face_normal, direction = (xp.zeros((len(s), 3), dtype) for _ in range(4))
+    return replace(
+        s, material=material, position=position, normal=normal, face_normal=face_normal, direction=direction,
+        barycentric=xp.zeros(s.barycentric.shape, dtype),
+    )  # fmt: skip
+
+
+def _whole(xp: Any, at: Any, rows: Any, m: int) -> Any:
+    """Rows of M, of which those not at `at` are zero."""
+    out = xp.zeros((m, rows.shape[1]), rows.dtype)
+    out[at] = rows
+    return out
 
 
 def _dimension(k: int, j: int) -> int:
     """The random numbers of light j, or of the next direction (-1), at bounce k."""
     return 64 * k + j + 2
 
-
-def _unit(xp: Any, v: Any, otherwise: Any) -> Any:
-    length = xp.linalg.norm(v, axis=1, keepdims=True)
-    return xp.where(length > 0, v / xp.where(length > 0, length, 1), otherwise)

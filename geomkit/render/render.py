@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from geomkit.arrays import Library, as_array, library_of, precision_of, tracker_of
+from geomkit.arrays import Library, as_array, library_of, precision_of, to_host, tracker_of
 from geomkit.autodiff.primitive import Primitive, node_for
 from geomkit.autodiff.recording import innermost
 from geomkit.errors import message
+from geomkit.mesh.corners import sum_at_vertices
 from geomkit.mesh.measure import vertex_normals
 from geomkit.render.camera import Camera
+from geomkit.render.film import Film
 from geomkit.render.pixel_rays import PixelWindow, pixel_rays
 from geomkit.render.radiance import Radiance
 from geomkit.render.scene import ConstantLight, Scene
@@ -29,7 +31,7 @@ __all__ = ["CHANNELS", "RenderGradients", "Rendering", "render"]
 CHANNELS = {"color": 3, "mask": 1, "depth": 1, "position": 3, "normal": 3, "albedo": 3}
 BOUNDARIES = ("integral", "none")
 CAMERA = ("world_to_camera", "K", "distortion")
-TILE = 1 << 18  # rays at a time: bounds the memory to some hundred bytes each, whatever the image
+TILE = 1 << 16  # rays at a time: what is known of them, some hundred bytes each, stays in the cache, whatever the image
 
 
 class Rendering:
@@ -86,6 +88,9 @@ class _Query:
         boundary: str,
         light_points: Any,
         seed: Any,
+        filter: Any,
+        rows: Any,
+        columns: Any,
     ):
         op = "render"
         if not isinstance(camera, Camera):
@@ -101,19 +106,19 @@ class _Query:
         self.boundary, self.camera, self.scene = boundary, camera, scene
         self.tables = SceneTables(scene)
         self.dtype = self.tables.dtype
+        focal = abs(float(np.asarray(to_host(camera.K))[0, 0])) * self.samples
+        self.tables.slope, self.tables.width = (0.0, 1 / focal) if camera.model == "orthographic" else (1 / focal, 0.0)
         self.bounces = self.depth if "color" in self.channels else 0
+        size = camera.width, camera.height
+        self.film = Film(op, *size, rows=rows, columns=columns, filter=filter, samples=self.samples)
         self.stops = np.cumsum([0, *(CHANNELS[name] for name in self.channels)])
 
-    def tiles(self) -> Iterator[tuple[slice, PixelWindow, Any, Any]]:
-        """Rows of the image, their window, and the random streams and indices of its rays."""
-        xp, camera, n = self.tables.xp, self.camera, self.samples**2
-        rows = max(1, TILE // (camera.width * n))
-        for first in range(0, camera.height, rows):
-            last = min(first + rows, camera.height)
-            window = PixelWindow(0, first, camera.width, last - first, self.samples, self.dtype, self.tables.device)
-            pixel = xp.arange(first * camera.width, last * camera.width)
-            stream = xp.repeat(streams(xp, pixel, self.seed), n)
-            yield slice(first, last), window, stream, xp.tile(xp.arange(n, dtype=np.int32), len(pixel))
+    def tiles(self) -> Iterator[tuple[PixelWindow, Any, Any]]:
+        """Parts of the film, and the random streams and indices of their rays."""
+        xp = self.tables.xp
+        for window in self.film.tiles(TILE, self.dtype, self.tables.device):
+            pixel, index = self.film.streams(xp, window)
+            yield window, streams(xp, pixel, self.seed), index
 
     def seen_through(self, window: PixelWindow, stream: Any, index: Any) -> Features:
         """What the rays of a window see."""
@@ -159,19 +164,21 @@ class Features:
         at = self.q.tables.xp.flatnonzero(self.hit)
         out = self.q.tables.xp.zeros((len(self.hit), 3), self.q.dtype)
         hits = self.radiance.hits
-        out[at] = self.q.tables.materials_at(hits.face[at], hits.barycentric[at])[:, :3]
+        s = self.radiance.first
+        width = self.q.tables.widths(hits.t[at], s.face_normal, s.direction)
+        out[at] = self.q.tables.albedo_at(hits.face[at], hits.barycentric[at], width)
         return out
 
-    def adjoint(self, adj: Any) -> tuple[dict[str, Any], Any, Any]:
-        """Gradients for the cotangent (N, C): by path, and of origins and directions."""
+    def adjoint(self, adj: Any, faces: dict[str, Any]) -> tuple[dict[str, Any], Any, Any]:
+        """Gradients for the cotangent (N, C): by path, and of origins and directions; those of faces add up."""
         q = self.q
         parts = {name: adj[:, a:b] for name, a, b in zip(q.channels, q.stops, q.stops[1:], strict=False)}
         color = parts.get("color")
         if color is None:
             color = q.tables.xp.zeros((len(adj), 3), q.dtype)
         return self.radiance.adjoint(
-            color, adj_t=parts.get("depth"), adj_position=parts.get("position"), adj_normal=parts.get("normal"),
-            adj_albedo=parts.get("albedo"),
+            q.tables.xp.ascontiguousarray(color), adj_t=parts.get("depth"), adj_position=parts.get("position"),
+            adj_normal=parts.get("normal"), adj_albedo=parts.get("albedo"), faces=faces,
         )  # fmt: skip
 
 
@@ -204,10 +211,13 @@ class _Bound:
         self.__name__ = op.__name__
         self.parameters = tuple(arrays)
         self.sends = {path: path for path in arrays}
+        parts = {name: options.get(name) for name in ("rows", "columns")}
+        film = Film("render", camera.width, camera.height, filter="box", samples=1, **parts)
+        height, width = film.rows, film.columns
         chosen = options.get("channels", ("color",))
         chosen = (chosen,) if isinstance(chosen, str) else tuple(chosen)
         self.outputs = {
-            name: f"real {camera.height} {camera.width} {CHANNELS[name]}" for name in chosen if name in CHANNELS
+            name: f"real {height} {width} {CHANNELS[name]}" for name in chosen if name in CHANNELS
         }
         self.early = tuple(self.outputs)
         self.shapes = {path: (tuple(array.shape), precision_of(array)) for path, array in arrays.items()}
@@ -259,6 +269,9 @@ def render(
     boundary: str = "integral",
     light_points: int = 64,
     seed: int = 0,
+    filter: str = "box",
+    rows: tuple[int, int] | None = None,
+    columns: tuple[int, int] | None = None,
 ) -> Rendering:
     """An image of a scene, and other channels of what the camera sees.
 
@@ -268,13 +281,17 @@ def render(
         channels: what to compute: "color"; "mask", the share of a pixel that objects cover; "depth" along the camera's
             z axis, "position", "normal" and "albedo", which are 0 where there is nothing: divide by the mask for the
             mean of what is there.
-        samples: along each side of a pixel, samples^2 in all. A pixel is the mean over its square.
+        samples: along each side of a pixel, samples^2 in all.
         depth: how many surfaces light may meet before it reaches the camera: 0 shows what emits, 1 is direct light,
             more is light between surfaces.
         boundary: what gradients know of visibility: "integral" has silhouettes, edges and shadows of direct light move;
             "none" takes them as fixed.
         light_points: points of an area light, or directions of a constant one, whose shadows move in gradients.
         seed: of the random numbers: not negative. The same seed gives the same image on every device.
+        filter: what a pixel is the mean of: "box", its square; "triangle", falling off to the neighbours' centres;
+            "gaussian", of standard deviation 0.5 pixels, up to two from the centre. The wider ones need samples beyond
+            the image's border.
+        rows, columns: (first, last) of a part of the image, last excluded; None is all. It is that part of the whole.
 
     Returns:
         A record with an array (H, W, C) for each channel, of the scene's precision and library.
@@ -300,12 +317,11 @@ def render(
         >>> image, round(float(image.color[16, 16, 0]), 3)
         (Rendering(color (32, 32, 3), mask (32, 32, 1)), 0.5)
     """
-    q = _Query(scene, camera, channels, samples, depth, boundary, light_points, seed)
+    q = _Query(scene, camera, channels, samples, depth, boundary, light_points, seed, filter, rows, columns)
     xp = q.tables.xp
-    out = xp.empty((camera.height, camera.width, int(q.stops[-1])), q.dtype)
-    for rows, window, stream, index in q.tiles():
-        value = q.seen_through(window, stream, index).value
-        out[rows] = value.reshape(window.rows, window.columns, q.samples**2, -1).mean(axis=2)
+    out = xp.zeros((q.film.rows, q.film.columns, int(q.stops[-1])), q.dtype)
+    for window, stream, index in q.tiles():
+        q.film.add(xp, out, window, q.seen_through(window, stream, index).value)
     return Rendering(**{name: out[..., a:b] for name, a, b in zip(q.channels, q.stops, q.stops[1:], strict=False)})
 
 
@@ -320,6 +336,9 @@ def render_adjoint(
     boundary: str = "integral",
     light_points: int = 64,
     seed: int = 0,
+    filter: str = "box",
+    rows: tuple[int, int] | None = None,
+    columns: tuple[int, int] | None = None,
     adj_color: Any = None,
     adj_mask: Any = None,
     adj_depth: Any = None,
@@ -330,7 +349,8 @@ def render_adjoint(
     """Gradients of `render`: cotangents of channels to everything in the scene and to the camera.
 
     Args:
-        scene, camera, channels, samples, depth, boundary, light_points, seed: as given to `render`.
+        scene, camera, channels, samples, depth, boundary, light_points, seed, filter, rows, columns: as given to
+            `render`.
         adj_color, adj_mask, adj_depth, adj_position, adj_normal, adj_albedo: (H, W, C) cotangents; None is zero.
 
     Returns:
@@ -352,24 +372,30 @@ def render_adjoint(
         ((642, 3), (3, 3))
     """
     given = locals()
-    q = _Query(scene, camera, channels, samples, depth, boundary, light_points, seed)
+    q = _Query(scene, camera, channels, samples, depth, boundary, light_points, seed, filter, rows, columns)
     adj = _cotangents(q, {name: given[f"adj_{name}"] for name in CHANNELS})
-    xp, tables = q.tables.xp, q.tables
+    tables = q.tables
     out: dict[str, Any] = {}
     cameras: dict[str, Any] = {}
-    for rows, window, stream, index in q.tiles():
+    faces: dict[str, Any] = {}
+    for name in CAMERA:
+        if getattr(camera, name) is not None:
+            out[f"camera.{name}"] = np.zeros(np.shape(getattr(camera, name)))
+    # Within an object the mask does not change.
+    for window, stream, index in q.tiles() if q.channels != ("mask",) else ():
         seen = q.seen_through(window, stream, index)
-        each = xp.repeat(adj[rows].reshape(-1, adj.shape[2]) / q.dtype.type(q.samples**2), q.samples**2, axis=0)
-        found, adj_origins, adj_directions = seen.adjoint(xp.ascontiguousarray(each, dtype=q.dtype))
+        found, adj_origins, adj_directions = seen.adjoint(q.film.to_samples(tables.xp, adj, window), faces)
         for path, value in found.items():
             add(out, path, value)
         g = pixel_rays.adjoint(
             window, camera.world_to_camera, camera.K, camera.distortion, model=camera.model, adj_origins=adj_origins,
             adj_directions=adj_directions,
         )  # fmt: skip
-        for name in ("world_to_camera", "K", "distortion"):
+        for name in CAMERA:
             if getattr(g, name) is not None:
                 add(out, f"camera.{name}", np.asarray(getattr(g, name), np.float64))
+    for name, total in faces.items():
+        add(out, name, sum_at_vertices(tables.mesh, total).astype(np.float64))
     if q.boundary == "integral":
         _add_boundaries(q, adj, out)
     for path in list(out):
@@ -384,11 +410,15 @@ def _add_boundaries(q: _Query, adj: Any, out: dict[str, Any]) -> None:
         return features.value, features.face
 
     repeat = q.samples**2 if q.bounces else 1
-    EdgeSamples(q.tables, q.camera, seen, repeat=repeat, seed=q.seed).adjoint(adj, out)
+    # What is shaded by the faces' normals jumps between them, too.
+    creases = q.bounces > 0 or "normal" in q.channels
+    edges = EdgeSamples(q.tables, q.camera, seen, repeat=repeat, seed=q.seed, creases=creases, film=q.film)
+    edges.adjoint(adj, out)
     if q.bounces:
         color = adj[..., slice(*_span(q, "color"))]
         for entry in q.tables.lights:
-            ShadowSamples(q.tables, q.camera, entry, count=q.light_points, seed=q.seed).adjoint(color, out)
+            shadows = ShadowSamples(q.tables, q.camera, entry, count=q.light_points, seed=q.seed, film=q.film)
+            shadows.adjoint(color, out)
 
 
 def _span(q: _Query, name: str) -> tuple[int, int]:
@@ -398,8 +428,8 @@ def _span(q: _Query, name: str) -> tuple[int, int]:
 
 def _cotangents(q: _Query, given: dict[str, Any]) -> Any:
     """(H, W, C) of all channels."""
-    op, camera = "render.adjoint", q.camera
-    out = q.tables.xp.zeros((camera.height, camera.width, int(q.stops[-1])), q.dtype)
+    op, film = "render.adjoint", q.film
+    out = q.tables.xp.zeros((film.rows, film.columns, int(q.stops[-1])), q.dtype)
     if all(value is None for value in given.values()):
         raise ValueError(message(op, ", ".join(f"adj_{name}" for name in q.channels), "at least one", "None"))
     for name, value in given.items():
@@ -407,7 +437,7 @@ def _cotangents(q: _Query, given: dict[str, Any]) -> Any:
             continue
         if name not in q.channels:
             raise ValueError(message(op, f"adj_{name}", f"None, as channels are {', '.join(q.channels)}", "an array"))
-        shape = (camera.height, camera.width, CHANNELS[name])
+        shape = (film.rows, film.columns, CHANNELS[name])
         array = as_array(value, op=op, name=f"adj_{name}", shape=shape, dtype=q.dtype, device=q.tables.device)
         out[..., slice(*_span(q, name))] = array
     return out

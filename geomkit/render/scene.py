@@ -9,10 +9,12 @@ from typing import Any
 
 from geomkit.errors import message
 from geomkit.mesh.mesh import Mesh, as_mesh
+from geomkit.render.texture import Texture
 
 __all__ = [
     "ConstantLight",
     "DirectionalLight",
+    "EnvironmentLight",
     "Light",
     "Material",
     "Object",
@@ -28,12 +30,15 @@ BLACK, WHITE, GREY = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0), (0.5, 0.5, 0.5)
 class Material:
     """How a surface reflects and emits light.
 
+    Each of its colours is (3,), or (V, 3), one at each vertex, or a texture: an image (H, W, 3), or a Texture with one.
+    Each number is one, or (V,), or a texture (H, W). Textures need the object's uv.
+
     Attributes:
-        albedo: (3,) linear RGB in [0, 1]; or (V, 3), one at each vertex; or a texture (H, W, 3), which needs uv.
+        albedo: linear RGB in [0, 1].
         model: "diffuse", or "metallic" for glTF's metallic-roughness model.
         metallic: from 0, a dielectric under a clear coat, to 1, a metal. Model "metallic" only.
         roughness: from 0, a mirror, to 1; below 0.03 it counts as that.
-        emission: (3,) radiance that the surface emits. An object with any is a light.
+        emission: radiance that the surface emits. An object with any is a light.
         two_sided: whether the back reflects and emits as the front does; else it is black.
     """
 
@@ -72,6 +77,25 @@ class ConstantLight:
     """
 
     radiance: Any = WHITE
+    visible: bool = True
+
+
+@dataclass(frozen=True)
+class EnvironmentLight:
+    """Light from an image of the surroundings, infinitely far away: latitude by longitude, y up.
+
+    The middle of the image is in the direction -z, where a camera looks in OpenGL's convention; +x is at three quarters
+    of its width, -x at one quarter, +z at both ends; +y is the top row. So what is on the right of the image is on the
+    right of who looks along -z. Directions are drawn by how bright they are and by how surfaces reflect them.
+
+    Attributes:
+        image: (H, W, 3) linear RGB radiance, bilinear between texels.
+        rotation: degrees by which the surroundings are turned about y, counter-clockwise seen from above.
+        visible: whether the camera sees it.
+    """
+
+    image: Any
+    rotation: Any = 0.0
     visible: bool = True
 
 
@@ -118,16 +142,16 @@ class DirectionalLight:
     irradiance: Any = WHITE
 
 
-Light = ConstantLight | PointLight | SpotLight | DirectionalLight
-KINDS = (ConstantLight, PointLight, SpotLight, DirectionalLight)
+Light = ConstantLight | EnvironmentLight | PointLight | SpotLight | DirectionalLight
+KINDS = (ConstantLight, EnvironmentLight, PointLight, SpotLight, DirectionalLight)
 
 
 class Scene:
     """Objects and lights, by name.
 
     Any number or array in it has a path, such as `bunny.material.albedo`, `bunny.vertices` or `sun.direction`:
-    `scene[path]` reads it and `scene.with_values({path: value})` is the scene with another value. Gradients are named
-    by these paths.
+    `scene[path]` reads it, of a texture the image, and `scene.with_values({path: value})` is the scene with another
+    value. Gradients are named by these paths.
 
     Args:
         objects: meshes or `Object`s by name; or one of them, which is then called "object".
@@ -193,7 +217,8 @@ class Scene:
         if path not in set(self.paths()):
             raise KeyError(f"Scene: no {path!r} in it: there are {', '.join(self.paths())}")
         thing: Any = self.objects.get(name) or self.lights[name]
-        return thing.mesh.vertices if rest == "vertices" else operator.attrgetter(rest)(thing)
+        value = thing.mesh.vertices if rest == "vertices" else operator.attrgetter(rest)(thing)
+        return value.image if isinstance(value, Texture) else value
 
     def with_plain(self, values: Mapping[str, Any]) -> Scene:
         """The scene on NumPy's or CuPy's arrays, with these at some paths."""
@@ -227,6 +252,9 @@ class Scene:
             elif rest == "uv":
                 objects[name] = replace(objects[name], uv=value)
             else:
-                material = replace(objects[name].material, **{rest.removeprefix("material."): value})
-                objects[name] = replace(objects[name], material=material)
+                material, part = objects[name].material, rest.removeprefix("material.")
+                texture = getattr(material, part)
+                if isinstance(texture, Texture) and not isinstance(value, Texture):
+                    value = replace(texture, image=value)
+                objects[name] = replace(objects[name], material=replace(material, **{part: value}))
         return Scene(objects, lights)

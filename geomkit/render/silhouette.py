@@ -15,13 +15,34 @@ import numpy as np
 from geomkit.arrays import to_host
 from geomkit.mesh.mesh import Mesh
 from geomkit.render.camera import Camera
+from geomkit.render.film import Film, whole_film
 from geomkit.render.pixel_rays import pixel_rays
 from geomkit.render.project_points import project_points
 from geomkit.render.tables import SceneTables, add
-from geomkit.runtime.device import namespace
+from geomkit.runtime.device import empty, namespace
+from geomkit.runtime.kernel import Kernel
 from geomkit.spatial.hits import occluded
 
 __all__ = ["EdgeSamples", "EdgeTable", "spread"]
+
+SOURCE = "render/edges.cu"
+_BITS = "int block, int edges, int blocks, int words, const uint64* edge_bits"
+facing_bits = Kernel(
+    SOURCE,
+    "facing_bits",
+    "int words, int count, const real* places, int parallel, const real* vertices, const int* faces, "
+    "const real* normals, uint64* bits",
+)
+silhouette_bits = Kernel(
+    SOURCE,
+    "silhouette_bits",
+    "int words, const int* edge_faces, const int* opposed, const uint64* bits, uint64* edge_bits",
+    grain=8192,
+)
+count_silhouettes = Kernel(SOURCE, "count_silhouettes", f"{_BITS}, int* count", grain=16)
+list_silhouettes = Kernel(SOURCE, "list_silhouettes", f"{_BITS}, const int* offset, int* edge, int* place", grain=16)
+
+BLOCK = 1024  # edges of an item
 
 ASIDE = {np.dtype(np.float32): 1e-3, np.dtype(np.float64): 1e-5}  # pixels from the edge to the rays beside it
 NEAR = 1e-4  # of the scene's size: edges are cut there in front of a pinhole
@@ -35,35 +56,56 @@ class EdgeTable:
     Attributes:
         ends: (E, 2) int32, vertices.
         faces: (E, 2) int32, the two faces; -1 where there is one or more than two.
-        opposed: (E,) whether the two faces pass the edge in opposite directions, as consistent faces do.
+        opposed: (E,) int32, whether the two faces pass the edge in opposite directions, as consistent faces do.
+        normals: (F, 3).
     """
 
     def __init__(self, mesh: Mesh):
         xp = namespace(mesh.device)
         ends, faces, opposed = mesh.topology.edges_with_faces
-        self.ends, self.faces, self.opposed = xp.asarray(ends), xp.asarray(faces), xp.asarray(opposed)
+        self.mesh, self.normals = mesh, xp.asarray(mesh.face_normals)
+        self.ends, self.faces, self.opposed = xp.asarray(ends), xp.asarray(faces), xp.asarray(opposed.astype(np.int32))
 
-    def silhouettes(self, mesh: Mesh, normals: Any, eye: Any, *, parallel: bool = False) -> Any:
-        """(E,) whether an edge may be a silhouette: its faces look to different sides, or are not two.
+    @classmethod
+    def of(cls, mesh: Mesh) -> EdgeTable:
+        """The table of a mesh, made once."""
+        return mesh.derived("edge_table", cls)
+
+    def silhouettes(self, places: Any, *, parallel: bool = False) -> tuple[Any, Any]:
+        """Edges that may be silhouettes: their faces look to different sides, or are not two.
 
         Args:
-            normals: (F, 3).
-            eye: (3,) where they are seen from; if parallel, the direction to there.
-        """
-        xp = namespace(mesh.device)
-        toward = xp.asarray(eye, dtype=mesh.dtype)
-        if not parallel:
-            toward = toward - mesh.vertices_array[mesh.faces_array[:, 0]]
-        front = (normals * toward).sum(axis=1) > 0
-        one, other = front[self.faces[:, 0]], front[self.faces[:, 1]]
-        return (self.faces[:, 1] < 0) | xp.where(self.opposed, one != other, one == other)
+            places: (J, 3) where they are seen from; if parallel, the directions to there.
 
-    def creases(self, normals: Any, flat_faces: Any) -> Any:
+        Returns:
+            int32 numbers of edges, and of the places they are seen from: by place, then by edge.
+        """
+        mesh, xp = self.mesh, namespace(self.mesh.device)
+        places = xp.ascontiguousarray(xp.asarray(places, dtype=mesh.dtype))
+        count, n = len(places), len(self.ends)
+        words = -(-count // 64)
+        bits = empty(mesh.device, (mesh.n_faces, words), np.uint64)
+        edge_bits = empty(mesh.device, (n, words), np.uint64)
+        facing_bits(
+            mesh.n_faces, words, count, places, int(parallel), mesh.vertices_array, mesh.faces_array, self.normals, bits
+        )
+        silhouette_bits(n, words, self.faces, self.opposed, bits, edge_bits)
+        blocks = -(-n // BLOCK)
+        found = empty(mesh.device, count * blocks, np.int32)
+        count_silhouettes(count * blocks, BLOCK, n, blocks, words, edge_bits, found)
+        stops = xp.cumsum(found)
+        total = int(stops[-1]) if len(stops) else 0
+        edge, place = empty(mesh.device, total, np.int32), empty(mesh.device, total, np.int32)
+        offset = (stops - found).astype(np.int32)
+        list_silhouettes(count * blocks, BLOCK, n, blocks, words, edge_bits, offset, edge, place)
+        return edge, place
+
+    def creases(self, flat_faces: Any) -> Any:
         """(E,) whether the shading jumps across an edge, because it is shaded by the faces' normals."""
-        xp = namespace("cpu" if isinstance(normals, np.ndarray) else "cuda")
+        normals = self.normals
         a, b = self.faces[:, 0], self.faces[:, 1]
         jump = abs(normals[a] - normals[b]).max(axis=1) > FLAT
-        return jump & (b >= 0) & (flat_faces[a] | flat_faces[b]) | xp.zeros(len(a), bool)
+        return jump & (b >= 0) & (flat_faces[a] | flat_faces[b])
 
 
 class EdgeSamples:
@@ -75,6 +117,8 @@ class EdgeSamples:
         radiance: from origins, directions, stream and index of N rays to (N, C) of what they see, and (N,) the faces.
         repeat: number of rays on either side of each of them.
         seed: of their random numbers.
+        creases: whether the image jumps between faces that are shaded by their own normals.
+        film: the part of the image that is wanted, and its filter; or None for all of it and a box.
 
     Attributes:
         ends: (N, 2) the vertices of each point's edge.
@@ -93,46 +137,54 @@ class EdgeSamples:
         *,
         repeat: int,
         seed: int,
+        creases: bool = True,
+        film: Film | None = None,
     ):
         self.tables, self.camera = tables, camera
+        self.film = whole_film(camera) if film is None else film
         self.arguments = camera.world_to_camera, camera.K, camera.distortion
         mesh, xp = tables.mesh, tables.xp
-        table, normals = EdgeTable(mesh), xp.asarray(mesh.face_normals)
+        table = EdgeTable.of(mesh)
         orthographic = camera.model == "orthographic"
         forward = np.asarray(camera.world_to_camera)[2, :3]
-        outline = table.silhouettes(mesh, normals, -forward if orthographic else camera.eye, parallel=orthographic)
-        flat = xp.asarray([not smooth for smooth in tables.smooth])
-        crease = (
-            ~outline & table.creases(normals, flat[tables.object_of_face]) if flat.any() else xp.zeros_like(outline)
-        )
-        chosen = xp.flatnonzero(outline | crease)
+        eye = -forward if orthographic else camera.eye
+        chosen, _ = table.silhouettes(eye[None], parallel=orthographic)
+        outline = None
+        if creases and not all(tables.smooth):
+            outline = xp.zeros(len(table.ends), bool)
+            outline[chosen] = True
+            flat = xp.asarray([not smooth for smooth in tables.smooth])
+            chosen = xp.flatnonzero(outline | table.creases(flat[tables.object_of_face]))
         ends = table.ends[chosen]
         a, b = (mesh.vertices_array[ends[:, k]] for k in range(2))
-        which, t, share = _points_along(tables, camera, a, b, *_in_front(tables, camera, a, b))
+        which, t, share = _points_along(tables, camera, a, b, *_in_front(tables, camera, a, b), self.film.bounds)
         chosen, ends, a, b = chosen[which], ends[which], a[which], b[which]
         x = (a + t[:, None] * (b - a)).astype(tables.dtype)
         pixel = project_points.forward(x, *self.arguments, model=camera.model).pixel
-        inside = (pixel >= 0).all(axis=1) & (pixel[:, 0] < camera.width) & (pixel[:, 1] < camera.height)
-        keep = xp.flatnonzero(inside)
+        keep = xp.flatnonzero(self.film.reaches(pixel))
         keep = keep[~_hidden(tables, camera, x[keep], forward, orthographic)]
         chosen = chosen[keep]
         self.ends, self.t, self.x = ends[keep], t[keep], x[keep]
         self.share, self.pixel = share[keep], pixel[keep]
         along = self._derivative((b - a)[keep])
         self.across = xp.stack([along[:, 1], -along[:, 0]], axis=1)
-        self.column, self.line = self.pixel[:, 0].astype(np.int64), self.pixel[:, 1].astype(np.int64)
+        self.column, self.line = (xp.floor(self.pixel[:, k]).astype(np.int64) for k in range(2))
         length = xp.linalg.norm(self.across, axis=1, keepdims=True)
         aside = tables.dtype.type(ASIDE[tables.dtype]) * self.across / xp.where(length > 0, length, 1)
         stream = streams(xp, self.line * camera.width + self.column, seed)
-        sides, own = [], xp.ones(len(keep), bool)
+        sides, own = [], None
         for sign in (-1, 1):
             pixels = (self.pixel + sign * aside).astype(tables.dtype)
             rays = pixel_rays.forward(pixels, *self.arguments, model=camera.model)
             value, face = _mean(xp, radiance, rays, stream, repeat)
             sides.append(value)
-            own &= (face[:, None] == table.faces[chosen]).any(axis=1)
-        # Across a crease both faces are seen; else what jumps there is another edge, which has points of its own.
-        self.jump = xp.where((outline[chosen] | own)[:, None], sides[0] - sides[1], 0)
+            if outline is not None:
+                beside = (face[:, None] == table.faces[chosen]).any(axis=1)
+                own = beside if own is None else own & beside
+        self.jump = sides[0] - sides[1]
+        if outline is not None:
+            # Across a crease both faces are seen; else what jumps there is another edge, which has points of its own.
+            self.jump = xp.where((outline[chosen] | own)[:, None], self.jump, 0)
 
     def _derivative(self, step: Any) -> Any:
         """(N, 2) how the pixels of the points move by (N, 3) steps: a row of the projection's derivative at a time."""
@@ -143,9 +195,9 @@ class EdgeSamples:
         return xp.stack([(row * step).sum(axis=1) for row in rows], axis=1)
 
     def adjoint(self, adj_image: Any, out: dict[str, Any]) -> None:
-        """Add gradients for the cotangent (H, W, C) of the image to those of "vertices" and of the camera."""
+        """Add gradients for the cotangent (H, W, C) of the film's image to those of "vertices" and of the camera."""
         xp = self.tables.xp
-        weight = (adj_image[self.line, self.column] * self.jump).sum(axis=1) * self.share
+        weight = (self.film.at(xp, adj_image, self.pixel) * self.jump).sum(axis=1) * self.share
         adj_pixel = (weight[:, None] * self.across).astype(self.tables.dtype)
         g = project_points.adjoint(self.x, *self.arguments, model=self.camera.model, adj_pixel=adj_pixel)
         add(out, "vertices", spread(xp, self.tables.mesh.n_vertices, self.ends, (1 - self.t, self.t), g.points))
@@ -154,7 +206,7 @@ class EdgeSamples:
                 add(out, f"camera.{name}", to_host(getattr(g, name)).astype(np.float64))
 
     def tangent(self, d_vertices: Any) -> Any:
-        """(H, W, C) the change of the image when the vertices (V, 3) change."""
+        """(H, W, C) the change of the whole image, of a box filter, when the vertices (V, 3) change."""
         xp, t = self.tables.xp, self.t[:, None]
         step = (1 - t) * d_vertices[self.ends[:, 0]] + t * d_vertices[self.ends[:, 1]]
         swept = (self._derivative(step) * self.across).sum(axis=1) * self.share
@@ -203,7 +255,9 @@ def _in_front(tables: SceneTables, camera: Camera, a: Any, b: Any) -> tuple[Any,
     return t0, xp.maximum(t0, t1)
 
 
-def _points_along(tables: SceneTables, camera: Camera, a: Any, b: Any, t0: Any, t1: Any) -> tuple[Any, Any, Any]:
+def _points_along(
+    tables: SceneTables, camera: Camera, a: Any, b: Any, t0: Any, t1: Any, bounds: tuple[int, int, int, int]
+) -> tuple[Any, Any, Any]:
     """The pieces of edges within single pixels: of each its edge, the weight of b in its middle, and its share of t.
 
     Exact but for distortion, which bends the edges: there the pieces are those of the straight line.
@@ -217,13 +271,14 @@ def _points_along(tables: SceneTables, camera: Camera, a: Any, b: Any, t0: Any, 
         return xp.nan_to_num(seen.pixel.astype(np.float64)), seen.depth.astype(np.float64)
 
     (first, near), (last, far) = seen(t0), seen(t1)
-    # Only what is within the image: the part of the line inside its rectangle.
+    # Only what the film has samples of: the part of the line inside its rectangle.
     low, high = xp.zeros(len(a)), xp.where(t1 > t0, 1.0, 0.0)
-    for axis, size in ((0, camera.width), (1, camera.height)):
+    for axis in range(2):
+        least, most = bounds[axis], bounds[axis + 2]
         start, step = first[:, axis], last[:, axis] - first[:, axis]
         flat = abs(step) < 1e-12
-        one, other = (-start / xp.where(flat, 1, step), (size - start) / xp.where(flat, 1, step))
-        outside = flat & ((start < 0) | (start > size))
+        one, other = ((least - start) / xp.where(flat, 1, step), (most - start) / xp.where(flat, 1, step))
+        outside = flat & ((start < least) | (start > most))
         low = xp.where(flat, low, xp.maximum(low, xp.minimum(one, other)))
         high = xp.where(outside, 0, xp.where(flat, high, xp.minimum(high, xp.maximum(one, other))))
     some = xp.flatnonzero(high > low)

@@ -9,13 +9,27 @@ import numpy as np
 from geomkit.arrays import as_array, to_host
 from geomkit.errors import MeshError, message
 from geomkit.mesh.mesh import Mesh
-from geomkit.render.direct_light import AREA, CONSTANT, DIRECTIONAL, MATERIAL, POINT, SPOT, LightStruct
-from geomkit.render.interpolate import interpolated, interpolated_adj
-from geomkit.render.scene import ConstantLight, DirectionalLight, Object, PointLight, Scene
-from geomkit.render.texture import texel_colors, texel_colors_adj
+from geomkit.render.attribute import Attribute
+from geomkit.render.direct_light import (
+    AREA,
+    CONSTANT,
+    DIRECTIONAL,
+    ENVIRONMENT,
+    MATERIAL,
+    POINT,
+    SPOT,
+    LightStruct,
+    Surfaces,
+    emitter_points,
+)
+from geomkit.render.environment import Surroundings
+from geomkit.render.scene import ConstantLight, DirectionalLight, EnvironmentLight, Object, PointLight, Scene
 from geomkit.runtime.device import namespace
 
-__all__ = ["LightEntry", "SceneTables"]
+__all__ = ["LightEntry", "SceneTables", "Tint"]
+
+COLUMNS = {"albedo": slice(0, 3), "metallic": slice(3, 4), "roughness": slice(4, 5)}  # of a row of a material
+GRAZING = 0.01  # cosine below which a surface counts as seen at that angle: what a pixel covers of it stays finite
 
 
 class LightEntry:
@@ -25,10 +39,11 @@ class LightEntry:
         name: of the light, or of the object that emits.
         light: the structure.
         paths: of the gradients of position, axis and power; "" for none.
+        tint: what differs from sample to sample, and `light` gives at a power of one: a Tint, or None.
     """
 
-    def __init__(self, name: str, light: LightStruct, position: str, axis: str, power: str):
-        self.name, self.light = name, light
+    def __init__(self, name: str, light: LightStruct, position: str, axis: str, power: str, tint: Tint | None = None):
+        self.name, self.light, self.tint = name, light, tint
         self.paths = tuple(f"{name}.{part}" if part else "" for part in (position, axis, power))
         self.lengths: dict[str, np.ndarray] = {}  # directions as given, before they were made one long
 
@@ -43,6 +58,33 @@ class LightEntry:
                 add(out, path, value)
 
 
+class Tint:
+    """The radiance of samples of a light that is not the same everywhere: of surroundings, or of a surface.
+
+    Args:
+        light: the light.
+        source: a Surroundings, or the Attribute of emission.
+    """
+
+    def __init__(self, light: LightStruct, source: Surroundings | Attribute):
+        self.light, self.source = light, source
+
+    def at(self, s: Surfaces, to_light: Any, dimension: int) -> Any:
+        """(M, 3) radiance of the samples that `light_sample` draws for hits."""
+        if isinstance(self.source, Surroundings):
+            return self.source.at(to_light)
+        return self.source.at(*emitter_points(self.light, s, dimension), None)
+
+    def adjoint(self, s: Surfaces, to_light: Any, dimension: int, adj: Any, out: dict[str, Any]) -> None:
+        """Add gradients for the cotangent (M, 3); what was drawn is a constant."""
+        if isinstance(self.source, Surroundings):
+            self.source.adjoint(to_light, adj, out)
+            return
+        face, barycentric = emitter_points(self.light, s, dimension)
+        for path, value in self.source.adjoint(face, barycentric, None, adj, 0 * barycentric):
+            add(out, path, value)
+
+
 class SceneTables:
     """A scene on NumPy's or CuPy's arrays.
 
@@ -53,7 +95,9 @@ class SceneTables:
         mesh: all objects as one Mesh.
         background: (3,) what a ray sees that hits nothing.
         lights: LightEntry for each.
-        background_path: of its gradient, or "".
+        background_paths: of its gradient.
+        surroundings: that such a ray sees as well.
+        slope, width: of what a camera ray stands for, at distance t: slope * t + width, in the world. 0 if not known.
     """
 
     def __init__(self, scene: Scene):
@@ -69,51 +113,49 @@ class SceneTables:
         xp = namespace(self.device)
         self.xp = xp
         self.object_of_face = xp.asarray(np.repeat(np.arange(len(meshes), dtype=np.int32), np.diff(self.first_face)))
-        self.albedo = [self._albedo(name, thing) for name, thing in zip(self.names, self.objects, strict=True)]
-        self.uv = [self._uv(name, thing) for name, thing in zip(self.names, self.objects, strict=True)]
+        self.attributes = [self._attributes(name, thing) for name, thing in zip(self.names, self.objects, strict=True)]
         rows = np.zeros((len(meshes), MATERIAL), self.dtype)
-        self.emission = np.zeros((len(meshes), 3))
-        for row, name, thing, albedo in zip(rows, self.names, self.objects, self.albedo, strict=True):
-            material = thing.material
-            if material.model not in ("diffuse", "metallic"):
-                raise ValueError(
-                    message("render", f"{name}.material.model", "'diffuse' or 'metallic'", repr(material.model))
-                )
-            row[:3] = to_host(albedo) if albedo.ndim == 1 else 1
-            row[3] = number(f"{name}.material.metallic", material.metallic)
-            row[4] = number(f"{name}.material.roughness", material.roughness)
-            row[5], row[6] = material.model == "metallic", material.two_sided
-            self.emission[self.names.index(name)] = color(f"{name}.material.emission", material.emission)
+        for row, name, thing, own in zip(rows, self.names, self.objects, self.attributes, strict=True):
+            model = thing.material.model
+            if model not in ("diffuse", "metallic"):
+                raise ValueError(message("render", f"{name}.material.model", "'diffuse' or 'metallic'", repr(model)))
+            for part, columns in COLUMNS.items():
+                if own[part].constant is not None:
+                    row[columns] = own[part].constant
+            row[5], row[6] = model == "metallic", thing.material.two_sided
         self.material = xp.asarray(rows)
-        self.emits = self.emission.any(axis=1)
+        self.emits = np.array([own["emission"].some for own in self.attributes])
         self.smooth = [thing.smooth for thing in self.objects]
         self.vertex_normals = xp.asarray(self.mesh.vertex_normals) if any(self.smooth) else None
-        self.background, self.background_path = np.zeros(3), ""
+        # What kernels take; where nothing is smooth they do not look at the normals.
+        self.smooth_array = xp.asarray(np.array(self.smooth, np.int32))
+        self.normals_array = self.mesh.vertices_array if self.vertex_normals is None else self.vertex_normals
+        # Of emission that differs from point to point, where it is.
+        emission = np.ones((len(meshes), 3))
+        for row, own in zip(emission, self.attributes, strict=True):
+            if own["emission"].constant is not None:
+                row[:] = own["emission"].constant
+        self.emission_array = xp.asarray(np.concatenate([emission, rows[:, 6:]], axis=1).astype(self.dtype))
+        self.background, self.background_paths = np.zeros(3), []
+        self.surroundings: list[Surroundings] = []
+        self.slope = self.width = 0.0
+        pyramids = [a.pyramid for own in self.attributes for a in own.values() if a.pyramid is not None]
+        self.filtered = any(pyramid.levels > 1 for pyramid in pyramids)
         self.lights = [self._light(name, light) for name, light in scene.lights.items()]
         self.lights += [self._emitter(int(k)) for k in np.flatnonzero(self.emits)]
 
-    def _albedo(self, name: str, thing: Object) -> Any:
-        given = thing.material.albedo
-        shape = np.shape(given)
-        path = f"{name}.material.albedo"
-        wanted: tuple[Any, ...] = (3,)
-        if len(shape) == 2:
-            wanted = (thing.mesh.n_vertices, 3)
-        elif len(shape) == 3:
-            wanted = ("H", "W", 3)
-        device = "cpu" if len(shape) == 1 else self.device
-        albedo = as_array(given, op="render", name=path, shape=wanted, dtype=self.dtype, device=device)
-        if not bool(namespace(device).isfinite(albedo).all()):
-            raise ValueError(message("render", path, "finite numbers", "nan or inf"))
-        return albedo
-
-    def _uv(self, name: str, thing: Object) -> Any:
-        if thing.uv is None:
-            if self.albedo[self.names.index(name)].ndim == 3:
-                raise ValueError(message("render", f"{name}.uv", "texture coordinates, as albedo is a texture", "None"))
-            return None
-        shape = (thing.mesh.n_vertices, 2)
-        return as_array(thing.uv, op="render", name=f"{name}.uv", shape=shape, dtype=self.dtype, device=self.device)
+    def _attributes(self, name: str, thing: Object) -> dict[str, Attribute]:
+        k = self.names.index(name)
+        part = slice(int(self.first_vertex[k]), int(self.first_vertex[k + 1]))
+        uv = thing.uv
+        if uv is not None:
+            shape = (thing.mesh.n_vertices, 2)
+            uv = as_array(uv, op="render", name=f"{name}.uv", shape=shape, dtype=self.dtype, device=self.device)
+        found = {}
+        for what, channels in (("albedo", 3), ("metallic", 1), ("roughness", 1), ("emission", 3)):
+            path, given = f"{name}.material.{what}", getattr(thing.material, what)
+            found[what] = Attribute(path, given, channels, unit=channels == 1, part=part, uv=uv, mesh=self.mesh)
+        return found
 
     def _light(self, name: str, light: Any) -> LightEntry:
         def struct(kind: int, **numbers: Any) -> LightStruct:
@@ -122,8 +164,16 @@ class SceneTables:
         if isinstance(light, ConstantLight):
             radiance = color(f"{name}.radiance", light.radiance)
             if light.visible:
-                self.background, self.background_path = radiance, f"{name}.radiance"
+                self.background = self.background + radiance
+                self.background_paths.append(f"{name}.radiance")
             return LightEntry(name, struct(CONSTANT, power=radiance), "", "", "radiance")
+        if isinstance(light, EnvironmentLight):
+            around = Surroundings(name, light.image, light.rotation, self.dtype, self.device)
+            if light.visible:
+                self.surroundings.append(around)
+            numbers: dict[str, Any] = dict(distribution=around.table, size=(around.width, around.height))
+            environment = struct(ENVIRONMENT, power=np.ones(3), position=(around.turn, 0, 0), **numbers)
+            return LightEntry(name, environment, "", "", "", Tint(environment, around))
         if isinstance(light, DirectionalLight):
             travel = point(f"{name}.direction", light.direction)
             length = np.linalg.norm(travel)
@@ -160,67 +210,99 @@ class SceneTables:
             )
         faces = self.xp.asarray(np.arange(begin, end, dtype=np.int32))
         distribution = self.xp.asarray(shares / shares[-1])
+        emission = self.attributes[k]["emission"]
+        power = np.ones(3) if emission.constant is None else emission.constant
         light = LightStruct(
-            AREA, self.dtype, self.device, power=self.emission[k], faces=faces, distribution=distribution,
+            AREA, self.dtype, self.device, power=power, faces=faces, distribution=distribution,
             two_sided=bool(self.objects[k].material.two_sided),
         )  # fmt: skip
+        if emission.constant is None:
+            return LightEntry(self.names[k], light, "", "", "", Tint(light, emission))
         return LightEntry(self.names[k], light, "", "", "material.emission")
 
     # ---- at hits
 
-    def materials_at(self, face: Any, barycentric: Any) -> Any:
-        """(M, 7) materials at points of faces."""
+    def widths(self, t: Any, normal: Any, direction: Any) -> Any:
+        """(M,) side of the square that each of some rays stands for where it hits; None if nothing asks for it."""
+        if not self.filtered or (self.slope == 0 and self.width == 0):
+            return None
+        xp = self.xp
+        cosine = abs((normal * direction).sum(axis=1)) / xp.linalg.norm(direction, axis=1)
+        return (self.slope * t + self.width) / xp.sqrt(xp.maximum(cosine, GRAZING))
+
+    def albedo_at(self, face: Any, barycentric: Any, width: Any = None) -> Any:
+        """(M, 3) albedo at points of faces that stand for squares of some width."""
         rows = self.material[self.object_of_face[face]]
-        for k, albedo in enumerate(self.albedo):
-            if albedo.ndim > 1:
-                here = self.xp.flatnonzero(self.object_of_face[face] == k)
-                rows[here, :3] = self._colors(k, face[here], barycentric[here])
-        return rows
+        self.vary(rows, face, barycentric, width)
+        return rows[:, :3]
 
-    def _colors(self, k: int, face: Any, barycentric: Any) -> Any:
-        albedo = self.albedo[k]
-        if albedo.ndim == 2:
-            return interpolated(self.mesh, self._spread(k, albedo), face, barycentric)
-        return texel_colors(albedo, interpolated(self.mesh, self._spread(k, self.uv[k]), face, barycentric))
+    def vary(self, rows: Any, face: Any, barycentric: Any, width: Any = None) -> None:
+        """Set what is not one for its object, in rows (M, 7) of materials at points of faces."""
+        for k, own in enumerate(self.attributes):
+            varying = [what for what in COLUMNS if own[what].constant is None]
+            if varying:
+                here = self._of(k, face)
+                for what in varying:
+                    rows[here, COLUMNS[what]] = own[what].at(*_rows(here, face, barycentric, width))
 
-    def _spread(self, k: int, attribute: Any) -> Any:
-        """An attribute of one object's vertices, for those of all."""
-        if len(self.objects) == 1:
-            return attribute
-        whole = self.xp.zeros((self.mesh.n_vertices, attribute.shape[1]), self.dtype)
-        whole[self.first_vertex[k] : self.first_vertex[k + 1]] = attribute
-        return whole
+    def _of(self, k: int, face: Any) -> Any:
+        """Which points are on an object."""
+        return slice(None) if len(self.objects) == 1 else self.xp.flatnonzero(self.object_of_face[face] == k)
 
     def materials_adj(
-        self, face: Any, barycentric: Any, adj_rows: Any, adj_barycentric: Any, out: dict[str, Any]
+        self, sums: Any, face: Any, barycentric: Any, adj_rows: Any, adj_barycentric: Any, out: dict[str, Any],
+        width: Any = None,
+    ) -> None:  # fmt: skip
+        """Gradients of the materials by path, added to `out`; those of barycentric add up in adj_barycentric.
+
+        Args:
+            sums: (objects, 5) of adj_rows, by object.
+            face, barycentric, width: of M points.
+            adj_rows: (M, 7) cotangents of their materials.
+        """
+        for k, own in enumerate(self.attributes):
+            for what, columns in COLUMNS.items():
+                if own[what].constant is not None:
+                    add(out, own[what].path, own[what].total(sums[k, columns]))
+                else:
+                    self._add_varying(k, what, face, barycentric, width, adj_rows[:, columns], adj_barycentric, out)
+
+    def emission_at(self, value: Any, face: Any, barycentric: Any, width: Any = None) -> None:
+        """Multiply values (M, 3) at points of faces, or -1, by the emission that differs from point to point."""
+        for k in self.varying_emitters:
+            here = self._hit(k, face)
+            value[here] *= self.attributes[k]["emission"].at(*_rows(here, face, barycentric, width))
+
+    def emission_adj(
+        self, face: Any, barycentric: Any, width: Any, adj: Any, adj_barycentric: Any, out: dict[str, Any]
     ) -> None:
-        """Gradients of the materials by path, added to `out`; those of barycentric add up in adj_barycentric."""
-        owner = self.object_of_face[face]
-        for k, name in enumerate(self.names):
-            here = self.xp.flatnonzero(owner == k)
-            if not len(here):
-                continue
-            adj = self.xp.ascontiguousarray(adj_rows[here])
-            total = adj.sum(axis=0, dtype=np.float64)
-            add(out, f"{name}.material.metallic", total[3])
-            add(out, f"{name}.material.roughness", total[4])
-            albedo = self.albedo[k]
-            if albedo.ndim == 1:
-                add(out, f"{name}.material.albedo", total[:3])
-                continue
-            adj_color = self.xp.ascontiguousarray(adj[:, :3])
-            f, b = face[here], self.xp.ascontiguousarray(barycentric[here])
+        """Add gradients of that emission by path; those of barycentric add up."""
+        for k in self.varying_emitters:
+            self._add_varying(k, "emission", face, barycentric, width, adj, adj_barycentric, out)
+
+    @property
+    def varying_emitters(self) -> list[int]:
+        """Objects whose emission differs from point to point."""
+        return [k for k, own in enumerate(self.attributes) if self.emits[k] and own["emission"].constant is None]
+
+    def _hit(self, k: int, face: Any) -> Any:
+        return self.xp.flatnonzero((face >= self.first_face[k]) & (face < self.first_face[k + 1]))
+
+    def _add_varying(
+        self, k: int, what: str, face: Any, barycentric: Any, width: Any, adj: Any, adj_barycentric: Any,
+        out: dict[str, Any],
+    ) -> None:  # fmt: skip
+        here = self._hit(k, face)
+        if len(here):
+            f, b, w = _rows(here, face, barycentric, width)
             adj_b = self.xp.zeros(b.shape, self.dtype)
-            part = slice(self.first_vertex[k], self.first_vertex[k + 1])
-            if albedo.ndim == 2:
-                whole = interpolated_adj(self.mesh, self._spread(k, albedo), f, b, adj_color, adj_b)
-                add(out, f"{name}.material.albedo", whole[part])
-            else:
-                spread = self._spread(k, self.uv[k])
-                adj_texture, adj_uv = texel_colors_adj(albedo, interpolated(self.mesh, spread, f, b), adj_color)
-                add(out, f"{name}.material.albedo", adj_texture)
-                add(out, f"{name}.uv", interpolated_adj(self.mesh, spread, f, b, adj_uv, adj_b)[part])
+            for path, value in self.attributes[k][what].adjoint(f, b, w, self.xp.ascontiguousarray(adj[here]), adj_b):
+                add(out, path, value)
             adj_barycentric[here] += adj_b
+
+
+def _rows(here: Any, face: Any, barycentric: Any, width: Any) -> tuple[Any, Any, Any]:
+    return face[here], barycentric[here], None if width is None else width[here]
 
 
 def add(out: dict[str, Any], path: str, value: Any) -> None:
@@ -241,14 +323,6 @@ def merged(meshes: list[Mesh]) -> Mesh:
     first = np.cumsum([0, *(m.n_vertices for m in meshes)])
     faces = xp.concatenate([m.faces_array + np.int32(k) for m, k in zip(meshes, first, strict=False)])
     return Mesh.adopt(vertices, faces, meshes[0].library)
-
-
-def number(path: str, value: Any) -> float:
-    """A number in [0, 1]."""
-    x = float(as_array(value, op="render", name=path, shape=(), dtype=np.float64))
-    if not 0 <= x <= 1:
-        raise ValueError(message("render", path, "a number in [0, 1]", repr(x)))
-    return x
 
 
 def point(path: str, value: Any) -> np.ndarray:

@@ -12,7 +12,7 @@ from geomkit.runtime.device import empty, namespace
 from geomkit.runtime.kernel import Kernel
 from geomkit.spatial.rays import RayQuery
 
-__all__ = ["AllHits", "all_hits", "count_hits", "occluded"]
+__all__ = ["AllHits", "all_hits", "blocked", "count_hits", "occluded"]
 
 _RAYS = "int block, int count, Bvh bvh, Mesh mesh, Rays rays, int cull"
 occluded_fwd = Kernel("spatial/rays.cu", "occluded_fwd", f"{_RAYS}, int* found, int* invalid", grain=1)
@@ -61,6 +61,11 @@ def occluded(
     """
     q = RayQuery("occluded", mesh, origins, directions, t_min, t_max, cull)
     return q.library.wrap(_integers(q, occluded_fwd) > 0)
+
+
+def blocked(mesh: Mesh, origins: Any, directions: Any, *, t_min: Any = 0.0, t_max: Any = np.inf) -> Any:
+    """What `occluded` finds as (N,) int32, 0 or 1, which kernels take."""
+    return _integers(RayQuery("occluded", mesh, origins, directions, t_min, t_max, "none"), occluded_fwd)
 
 
 @nondifferentiable("the number of hits is discrete", discrete={"count": "int32 N"})

@@ -11,7 +11,7 @@ from geomkit.mesh.mesh import Mesh
 from geomkit.runtime.device import empty, namespace, sort_order, zeros
 from geomkit.runtime.kernel import Kernel
 
-__all__ = ["corners_to_vertices"]
+__all__ = ["FaceOrder", "corners_to_vertices"]
 
 sum_pieces = Kernel(
     "spatial/scatter.cu", "sum_pieces", "const int* start, const int* order, const real* adj_corners, double* sums"
@@ -19,6 +19,41 @@ sum_pieces = Kernel(
 sum_faces = Kernel("spatial/scatter.cu", "sum_faces", "const int* piece_face, const double* sums, double* adj_faces")
 
 PIECE = 256  # contributions that one item sums
+
+
+class FaceOrder:
+    """Queries in the order of their faces: found once for all that is summed over them.
+
+    Args:
+        mesh: the mesh.
+        face: (N,) int32, the face that each query's gradients belong to; those of -1 belong to none.
+    """
+
+    def __init__(self, mesh: Mesh, face: Any):
+        xp = namespace(mesh.device)
+        # -1 becomes F and goes last.
+        keys = xp.where(face < 0, mesh.n_faces, face).astype(np.uint64)
+        self.order = sort_order(keys, mesh.n_faces.bit_length())
+        sorted_face = face[self.order]
+        n = int((face >= 0).sum())
+        self.order, sorted_face = self.order[:n], sorted_face[:n]
+        self.device = mesh.device
+        if n == 0:
+            self.start, self.face = xp.zeros(1, np.int32), sorted_face
+            return
+        begins = xp.empty(n, bool)
+        begins[0] = True
+        begins[1:] = sorted_face[1:] != sorted_face[:-1]
+        begins[::PIECE] = True
+        start = xp.flatnonzero(begins).astype(np.int32)
+        self.start, self.face = xp.append(start, np.int32(n)), sorted_face[start]
+
+    def add_corners(self, adj_corners: Any, adj_faces: Any) -> None:
+        """Add gradients of corners (N, 3, 3) to those of faces, (F, 9) float64, in the order of the queries."""
+        pieces = len(self.face)
+        sums = empty(self.device, (pieces, 9), np.float64)
+        sum_pieces(pieces, self.start, self.order, adj_corners, sums)
+        sum_faces(pieces, self.face, sums, adj_faces)
 
 
 def corners_to_vertices(mesh: Mesh, face: Any, adj_corners: Any) -> Any:
@@ -32,24 +67,11 @@ def corners_to_vertices(mesh: Mesh, face: Any, adj_corners: Any) -> Any:
     Returns:
         (V, 3) of the mesh's dtype.
     """
-    xp, device = namespace(mesh.device), mesh.device
     if len(face) == 0 or mesh.n_faces == 0:
-        return zeros(device, (mesh.n_vertices, 3), mesh.dtype)
-    # -1 becomes F and goes last.
-    order = sort_order(xp.where(face < 0, mesh.n_faces, face).astype(np.uint64), mesh.n_faces.bit_length())
-    sorted_face = face[order]
-    n = int((face >= 0).sum())
-    order, sorted_face = order[:n], sorted_face[:n]
-    if n == 0:
-        return zeros(device, (mesh.n_vertices, 3), mesh.dtype)
-    begins = xp.empty(n, bool)
-    begins[0] = True
-    begins[1:] = sorted_face[1:] != sorted_face[:-1]
-    begins[::PIECE] = True
-    start = xp.flatnonzero(begins).astype(np.int32)
-    pieces = len(start)
-    sums = empty(device, (pieces, 9), np.float64)
-    sum_pieces(pieces, xp.append(start, np.int32(n)), order, adj_corners, sums)
-    adj_faces = zeros(device, (mesh.n_faces, 9), np.float64)
-    sum_faces(pieces, sorted_face[start], sums, adj_faces)
+        return zeros(mesh.device, (mesh.n_vertices, 3), mesh.dtype)
+    order = FaceOrder(mesh, face)
+    if not len(order.face):
+        return zeros(mesh.device, (mesh.n_vertices, 3), mesh.dtype)
+    adj_faces = zeros(mesh.device, (mesh.n_faces, 9), np.float64)
+    order.add_corners(adj_corners, adj_faces)
     return sum_at_vertices(mesh, adj_faces)

@@ -28,30 +28,48 @@ GK_FN Random2 random_of(const uint* stream, const int* index, int i, int dimensi
     return random2(hashed(stream[i], (uint)dimension), (uint)index[i]);
 }
 
+// The ray to the sample starts `lift` above the surface, on the light's side, and ends at `until`; where the light adds nothing
+// it ends before it starts.
 GK_KERNEL light_fwd(int n, int kind, Light light, const real* vertices, const int* faces, const real* materials, const real* positions,
                     const real* normals, const real* face_normals, const real* directions, const uint* stream, const int* index,
-                    int dimension, real* to_light, real* color) {
+                    int dimension, double lift, double until, real* origins, real* to_light, real* t_max, real* color) {
     GK_EACH(i, n) {
         Lit s = lit_at(i, materials, positions, normals, face_normals, directions);
         LightSample l = sampled_light(kind, light, vertices, faces, s.m, s.p, s.n, s.wo, random_of(stream, index, i, dimension));
         Arrival a = arriving(kind, light, vertices, faces, l);
         bool lit = s.visible && dot(s.face_normal, a.wi) > 0;
-        set_row(color, i, lit ? product(scattered(s.m, s.n, s.wo, a.wi), a.color) : Vec3{0, 0, 0});
+        Vec3 seen = lit ? product(scattered(s.m, s.n, s.wo, a.wi), a.color) : Vec3{0, 0, 0};
+        real side = dot(s.face_normal, l.to);
+        set_row(color, i, seen);
+        set_row(origins, i, s.p + (side > 0 ? real(lift) : side < 0 ? -real(lift) : 0) * s.face_normal);
         set_row(to_light, i, l.to);
+        t_max[i] = seen.x == 0 && seen.y == 0 && seen.z == 0 ? real(-1) : real(until);
     }
 }
 
-// adj_color is of what is seen. Cotangents add up in the arrays of hits. Item b has `block` hits: sums[b] has those of position,
+// What is seen of a light is nothing where something is in the way; the rest, times the throughput, adds to the rays' values.
+GK_KERNEL add_unshadowed(int n, const int* rays, const int* found, const real* throughput, real* color, real* value) {
+    GK_EACH(i, n) {
+        if (found[i]) set_row(color, i, {0, 0, 0});
+        else add_row(value, rays[i], product(row(throughput, i), row(color, i)));
+    }
+}
+
+// adj_value is by ray, color what is seen. Cotangents add up in the arrays of hits. Item b has `block` hits: sums[b] has those of position,
 // axis and power of the light; light_face and adj_light the emitting face of each hit, or -1, and its corners.
 GK_KERNEL light_adj(int n, int block, int count, int kind, Light light, const real* vertices, const int* faces, const real* materials,
                     const real* positions, const real* normals, const real* face_normals, const real* directions,
-                    const uint* stream, const int* index, int dimension, const real* adj_color, real* adj_materials,
-                    real* adj_positions, real* adj_normals, real* adj_directions, double* sums, int* light_face, real* adj_light) {
+                    const uint* stream, const int* index, int dimension, const int* rays, const real* adj_value,
+                    const real* throughput, const real* color, real* adj_throughput, real* adj_materials, real* adj_positions,
+                    real* adj_normals, real* adj_directions, double* sums, int* light_face, real* adj_light) {
     GK_EACH(b, n) {
         Vec3d position = {0, 0, 0}, axis = {0, 0, 0}, power = {0, 0, 0};
         for (int i = b * block; i < min((b + 1) * block, count); ++i) {
             if (kind == AREA) light_face[i] = -1;
-            Vec3 adj = row(adj_color, i);
+            Vec3 seen = row(color, i), adj = row(adj_value, rays[i]);
+            if (seen.x == 0 && seen.y == 0 && seen.z == 0) continue;
+            add_row(adj_throughput, i, product(adj, seen));
+            adj = product(row(throughput, i), adj);
             if (adj.x == 0 && adj.y == 0 && adj.z == 0) continue;
             Lit s = lit_at(i, materials, positions, normals, face_normals, directions);
             LightSample l = sampled_light(kind, light, vertices, faces, s.m, s.p, s.n, s.wo, random_of(stream, index, i, dimension));
@@ -64,7 +82,7 @@ GK_KERNEL light_adj(int n, int block, int count, int kind, Light light, const re
             add_row(adj_normals, i, s.side * to_bsdf.n);
             add_row(adj_directions, i, -adj_normalized(row(directions, i), to_bsdf.wo));
             power += to_double(to_light.power), axis += to_double(to_light.axis);
-            if (kind == CONSTANT) continue;
+            if (kind == CONSTANT || kind == ENVIRONMENT) continue;
             if (kind == DIRECTIONAL) {
                 position += to_double(-to_light.to);
                 continue;

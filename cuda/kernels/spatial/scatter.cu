@@ -16,7 +16,7 @@ GK_KERNEL sum_pieces(int n, const int* start, const int* order, const real* adj_
     }
 }
 
-// The first piece of a face adds up all of them.
+// The first piece of a face adds up all of them, to what is there.
 GK_KERNEL sum_faces(int n, const int* piece_face, const double* sums, double* adj_faces) {
     GK_EACH(i, n) {
         int face = piece_face[i];
@@ -24,7 +24,7 @@ GK_KERNEL sum_faces(int n, const int* piece_face, const double* sums, double* ad
         double total[9] = {};
         for (int j = i; j < n && piece_face[j] == face; ++j)
             for (int k = 0; k < 9; ++k) total[k] += sums[9 * (uint64)j + k];
-        for (int k = 0; k < 9; ++k) adj_faces[9 * (uint64)face + k] = total[k];
+        for (int k = 0; k < 9; ++k) adj_faces[9 * (uint64)face + k] += total[k];
     }
 }
 

@@ -1,0 +1,201 @@
+"""What rays hit, row by row of the hits alone, and what pixels make of their rays: on arrays of one device."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from geomkit.mesh.mesh import Mesh
+from geomkit.render.direct_light import MATERIAL, Surfaces
+from geomkit.render.tables import SceneTables, add
+from geomkit.runtime.device import empty, zeros
+from geomkit.runtime.kernel import Kernel
+from geomkit.spatial.cast_rays import Hits, cast_rays_adj
+from geomkit.spatial.rays import MeshStruct
+
+__all__ = ["add_materials", "emitted", "emitted_adj", "film", "film_adj", "hits_adj", "surfaces_at", "surfaces_adj"]
+
+SOURCE = "render/surface.cu"
+_OBJECTS = "const int* object_of_face"
+surface_fwd = Kernel(
+    SOURCE,
+    "surface_fwd",
+    "const int* at, const int* rays, const real* vertices, const int* faces, const real* vertex_normals, "
+    f"{_OBJECTS}, const int* smooth, const real* object_materials, const int* face, const real* barycentric, "
+    "const real* normals, const real* directions, const uint* stream, const int* index, int* face_at, "
+    "real* barycentric_at, int* rays_at, uint* stream_at, int* index_at, real* materials, real* positions, "
+    "real* shading_normals, real* face_normals, real* directions_at",
+)
+surface_adj = Kernel(
+    SOURCE,
+    "surface_adj",
+    f"const int* faces, const real* vertex_normals, {_OBJECTS}, const int* smooth, const int* face, "
+    "const real* barycentric, real* adj_normals, real* adj_barycentric, real* adj_corners",
+)
+sum_materials = Kernel(
+    SOURCE,
+    "sum_materials",
+    f"int block, int count, int objects, {_OBJECTS}, const int* face, const real* rows, double* sums",
+    grain=1,
+)
+_EMISSION = f"const real* emission, {_OBJECTS}, const int* face, const real* normals, const real* directions"
+emission_fwd = Kernel(SOURCE, "emission_fwd", f"double r, double g, double b, {_EMISSION}, real* value")
+emission_adj = Kernel(
+    SOURCE,
+    "emission_adj",
+    f"int block, int count, int objects, {_EMISSION}, const real* adj, double* sums",
+    grain=1,
+)
+film_forward = Kernel(SOURCE, "film_fwd", "int samples, int channels, const real* values, real* image")
+film_adjoint = Kernel(SOURCE, "film_adj", "int samples, int channels, const real* adj_image, real* adj_values")
+
+BLOCK = 2048  # rays that one item sums
+
+
+def surfaces_at(tables: SceneTables, rays: Any, hits: Hits, directions: Any, stream: Any, index: Any) -> Surfaces:
+    """The surfaces that M rays hit, row by row of the K that hit something.
+
+    Args:
+        tables: the scene.
+        rays: (M,) int32, their numbers among those of the camera.
+        hits: of the M rays.
+        directions: (M, 3) of them.
+        stream, index: of all rays of the camera.
+    """
+    mesh, xp, device, dtype = tables.mesh, tables.xp, tables.device, tables.dtype
+    at = xp.flatnonzero(hits.face >= 0).astype(np.int32)
+    k = len(at)
+    position, normal, face_normal, direction = (empty(device, (k, 3), dtype) for _ in range(4))
+    face, ray, index_at = (empty(device, k, np.int32) for _ in range(3))
+    material, stream_at = empty(device, (k, MATERIAL), dtype), empty(device, k, np.uint32)
+    barycentric = empty(device, (k, 2), dtype)
+    surface_fwd(
+        k, at, rays, mesh.vertices_array, mesh.faces_array, tables.normals_array, tables.object_of_face,
+        tables.smooth_array, tables.material, hits.face, hits.barycentric, hits.normal, directions, stream, index, face,
+        barycentric, ray, stream_at, index_at, material, position, normal, face_normal, direction,
+    )  # fmt: skip
+    tables.vary(material, face, barycentric, tables.widths(hits.t[at], face_normal, direction))
+    return Surfaces(material, position, normal, face_normal, direction, stream_at, index_at, ray, face, barycentric, at)
+
+
+def surfaces_adj(tables: SceneTables, s: Surfaces, adj_normal: Any, adj_barycentric: Any) -> Any:
+    """Turn cotangents of shading normals into those of face normals, in place.
+
+    Returns:
+        (K, 3, 3) of the vertices' normals at the faces' corners; None where nothing is smooth. Those of barycentric add
+        up.
+    """
+    if tables.vertex_normals is None:
+        return None
+    corners = empty(tables.device, (len(s), 3, 3), tables.dtype)
+    surface_adj(
+        len(s), tables.mesh.faces_array, tables.normals_array, tables.object_of_face, tables.smooth_array, s.face,
+        s.barycentric, adj_normal, adj_barycentric, corners,
+    )  # fmt: skip
+    return corners
+
+
+def hits_adj(
+    mesh: Mesh,
+    directions: Any,
+    t: Any,
+    face: Any,
+    barycentric: Any,
+    *,
+    adj_t: Any = None,
+    adj_barycentric: Any = None,
+    adj_normal: Any = None,
+    adj_position: Any = None,
+) -> tuple[Any, Any, Any]:
+    """As `cast_rays.adjoint`, of K hits alone: gradients of origins, directions, and corners (K, 3, 3)."""
+    k = len(face)
+    shapes = ((adj_t, (k,)), (adj_barycentric, (k, 2)), (adj_normal, (k, 3)), (adj_position, (k, 3)))
+    given = [zeros(mesh.device, shape, mesh.dtype) if adj is None else adj for adj, shape in shapes]
+    origins, adj_directions = (empty(mesh.device, (k, 3), mesh.dtype) for _ in range(2))
+    corners = empty(mesh.device, (k, 3, 3), mesh.dtype)
+    query: Any = SimpleNamespace(dtype=mesh.dtype, device=mesh.device, mesh=mesh)
+    cast_rays_adj(
+        k, MeshStruct(query), mesh.bvh.scale, directions, t, face, barycentric, *given, origins, adj_directions, corners
+    )
+    return origins, adj_directions, corners
+
+
+def add_materials(
+    tables: SceneTables, s: Surfaces, t: Any, adj_rows: Any, adj_barycentric: Any, out: dict[str, Any]
+) -> None:
+    """Add gradients of the materials by path; those of barycentric add up. t (K,) is how far away they are."""
+    n, objects = -(-len(s) // BLOCK), len(tables.names)
+    sums = empty(tables.device, (n, objects, 5), np.float64)
+    sum_materials(n, BLOCK, len(s), objects, tables.object_of_face, s.face, adj_rows, sums)
+    width = tables.widths(t, s.face_normal, s.direction)
+    tables.materials_adj(sums.sum(axis=0), s.face, s.barycentric, adj_rows, adj_barycentric, out, width)
+
+
+def emitted(tables: SceneTables, hits: Hits, directions: Any) -> Any:
+    """(N, 3) what rays see that come from a camera, without what surfaces reflect."""
+    n = len(hits)
+    if not (tables.emits.any() or tables.background.any() or tables.surroundings):
+        return zeros(tables.device, (n, 3), tables.dtype)
+    value = empty(tables.device, (n, 3), tables.dtype)
+    emission_fwd(
+        n, *map(float, tables.background), tables.emission_array, tables.object_of_face, hits.face, hits.normal,
+        directions, value,
+    )  # fmt: skip
+    width = tables.widths(hits.t, hits.normal, directions) if tables.varying_emitters else None
+    tables.emission_at(value, hits.face, hits.barycentric, width)
+    if tables.surroundings:
+        missed = tables.xp.flatnonzero(hits.face < 0)
+        for around in tables.surroundings:
+            value[missed] += around.at(directions[missed])
+    return value
+
+
+def emitted_adj(tables: SceneTables, hits: Hits, directions: Any, adj: Any, out: dict[str, Any]) -> tuple[Any, Any]:
+    """Add gradients of the background and of what emits.
+
+    Returns:
+        those of barycentrics (N, 2) and directions (N, 3); None where there are none.
+    """
+    xp, varying = tables.xp, tables.varying_emitters
+    adj_barycentric = zeros(tables.device, (len(hits), 2), tables.dtype) if varying else None
+    adj_directions: Any = zeros(tables.device, (len(hits), 3), tables.dtype) if tables.surroundings else None
+    missed: Any = xp.flatnonzero(hits.face < 0) if tables.surroundings else None
+    for around in tables.surroundings:
+        adj_directions[missed] += around.adjoint(directions[missed], adj[missed], out)
+    if varying:
+        width = tables.widths(hits.t, hits.normal, directions)
+        owner = tables.object_of_face[xp.maximum(hits.face, 0)]
+        front = (tables.emission_array[owner, 3] != 0) | ((hits.normal * directions).sum(axis=1) < 0)
+        seen = xp.where(front[:, None], adj, 0)
+        tables.emission_adj(hits.face, hits.barycentric, width, seen, adj_barycentric, out)
+    if not (tables.emits.any() or tables.background_paths):
+        return adj_barycentric, adj_directions
+    n, objects = -(-len(hits) // BLOCK), len(tables.names)
+    sums = empty(tables.device, (n, objects + 1, 3), np.float64)
+    emission_adj(
+        n, BLOCK, len(hits), objects, tables.emission_array, tables.object_of_face, hits.face, hits.normal, directions,
+        adj, sums,
+    )  # fmt: skip
+    total = sums.sum(axis=0)
+    for path in tables.background_paths:
+        add(out, path, total[-1])
+    for k in np.flatnonzero(tables.emits):
+        emission = tables.attributes[k]["emission"]
+        if emission.constant is not None:
+            add(out, emission.path, emission.total(total[k]))
+    return adj_barycentric, adj_directions
+
+
+def film(values: Any, samples: int, image: Any) -> None:
+    """Pixels are the means of their rays: (P samples, C) values to an image of P pixels."""
+    film_forward(image.size // image.shape[-1], samples, image.shape[-1], values, image)
+
+
+def film_adj(adj_image: Any, samples: int, device: str) -> Any:
+    """(P samples, C) from the cotangent of an image of P pixels."""
+    pixels, channels = adj_image.size // adj_image.shape[-1], adj_image.shape[-1]
+    adj_values = empty(device, (pixels * samples, channels), adj_image.dtype)
+    film_adjoint(pixels, samples, channels, adj_image, adj_values)
+    return adj_values
