@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from geomkit.bench import isosurface
+from geomkit.bench import isosurface, render
 from geomkit.bench.build import build
 from geomkit.bench.contest import Arena
 from geomkit.bench.distance import distance
@@ -66,6 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     if arguments[:1] == ["isosurface"]:
         return isosurface.main(arguments[1:])
+    if arguments[:1] == ["render"]:
+        return render.main(arguments[1:])
     parser = _parser()
     options = parser.parse_args(arguments)
     try:
@@ -102,7 +104,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m geomkit.bench",
         description="Measure geomkit beside its peers: in one process, in turns, the best of several runs, "
         "the values checked first.",
-        epilog="isosurface works on fields of its own: see `isosurface --help`. "
+        epilog="isosurface works on fields of its own, render has options of its own: see `isosurface --help` and "
+        "`render --help`. "
         "Exit status: 1 if some of geomkit's values are wrong, else 0; rows say which peers' are.",
     )
     parser.add_argument("job", choices=list(JOBS))
