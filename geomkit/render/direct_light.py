@@ -54,8 +54,8 @@ bounce_adj_kernel = Kernel(
     "bounce_adj",
     f"{_BOUNCE}, const real* adj_factor, real* adj_materials, real* adj_normals, real* adj_directions",
 )
-emitter_fwd = Kernel(
-    "render/emitter.cu", "emitter_fwd", "Light light, const uint* stream, const int* index, int dimension, int* face, "
+emitter_kernel = Kernel(
+    "render/emitter.cu", "emitter_points", "Light light, const uint* stream, const int* index, int dimension, int* face, "
     "real* barycentric",
 )  # fmt: skip
 
@@ -144,7 +144,7 @@ class LightStruct:
 def emitter_points(light: LightStruct, s: Surfaces, dimension: int) -> tuple[Any, Any]:
     """The faces (M,) and barycentrics (M, 2) of the points of an area light that `light_sample` draws."""
     face, barycentric = empty(light.device, len(s), np.int32), empty(light.device, (len(s), 2), light.dtype)
-    emitter_fwd(len(s), light, s.stream, s.index, dimension, face, barycentric)
+    emitter_kernel(len(s), light, s.stream, s.index, dimension, face, barycentric)
     return face, barycentric
 
 

@@ -3,7 +3,7 @@
 
 namespace gk {
 
-GK_KERNEL emitter_fwd(int n, Light light, const uint* stream, const int* index, int dimension, int* face, real* barycentric) {
+GK_KERNEL emitter_points(int n, Light light, const uint* stream, const int* index, int dimension, int* face, real* barycentric) {
     GK_EACH(i, n) {
         FacePoint p = drawn_face(light, random2(hashed(stream[i], (uint)dimension), (uint)index[i]));
         face[i] = p.face;
