@@ -55,9 +55,10 @@ bounce_adj_kernel = Kernel(
     f"{_BOUNCE}, const real* adj_factor, real* adj_materials, real* adj_normals, real* adj_directions",
 )
 emitter_kernel = Kernel(
-    "render/emitter.cu", "emitter_points", "Light light, const uint* stream, const int* index, int dimension, int* face, "
-    "real* barycentric",
-)  # fmt: skip
+    "render/emitter.cu",
+    "emitter_points",
+    "Light light, const uint* stream, const int* index, int dimension, int* face, real* barycentric",
+)
 
 MATERIAL = 7  # numbers of a material at a hit, as in cuda/render/bsdf.h
 CONSTANT, POINT, DIRECTIONAL, SPOT, AREA, PATCH, ENVIRONMENT = range(7)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -104,7 +105,7 @@ CAMERA = gk.Camera.look_at((0.1, -0.2, 3), (0, 0, 0), fov=30, width=9, height=8)
 LIGHT = gk.PointLight((0.5, 0.6, 2.0), (9.0, 8.0, 7.0))
 
 
-def scene(**material: object) -> gk.Scene:
+def scene(**material: Any) -> gk.Scene:
     mesh, uv = quad()
     return gk.Scene({"wall": gk.Object(mesh, gk.Material(model="metallic", **material), uv=uv)}, {"lamp": LIGHT})
 
