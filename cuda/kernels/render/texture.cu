@@ -50,16 +50,19 @@ GK_KERNEL texture_adj(int n, int width, int height, int levels, int channels, in
 }
 
 // What the items of one cell add to a texel of it.
-GK_FN void add_cell(const Pyramid& pyramid, int k, int x, int y, int begin, int end, int channels, int channel, const int* order,
+GK_FN void add_cell(const Pyramid& pyramid, const Level& l, int x, int y, int begin, int end, int channels, int channel, const int* order,
                     const real* uv, const real* level, const real* adj_out, double* sums) {
     const int each = pyramid.levels > 1 ? 2 : 1;
     for (int e = begin; e < end; ++e) {
         int entry = order[e], i = entry / each;
-        Blend blend = blend_of(pyramid, each > 1 ? level[i] : real(0));
-        real weight = entry % each ? blend.second : 1 - blend.second;
-        Place p = place_of(pyramid, k, uv[2 * (uint64)i], uv[2 * (uint64)i + 1]);
-        real across = (p.u.low == x ? 1 - p.u.t : real(0)) + (p.u.high == x ? p.u.t : real(0));
-        real along = (p.v.low == y ? 1 - p.v.t : real(0)) + (p.v.high == y ? p.v.t : real(0));
+        real weight = 1;
+        if (each > 1) {
+            real second = blend_of(pyramid, level[i]).second;
+            weight = entry % 2 ? second : 1 - second;
+        }
+        Between u = between(uv[2 * (uint64)i], l.width, pyramid.wrap_u), v = between(1 - uv[2 * (uint64)i + 1], l.height, pyramid.wrap_v);
+        real across = (u.low == x ? 1 - u.t : real(0)) + (u.high == x ? u.t : real(0));
+        real along = (v.low == y ? 1 - v.t : real(0)) + (v.high == y ? v.t : real(0));
         weight *= across * along;
         for (int c = 0; c < 4 && channel + c < channels; ++c) sums[c] += double(weight * adj_out[channels * (uint64)i + channel + c]);
     }
@@ -84,7 +87,7 @@ GK_KERNEL texel_adj(int n, int width, int height, int levels, int channels, int 
             for (int b = rows[0] == rows[1] ? 1 : 0; b < 2; ++b) {
                 for (int a = columns[0] == columns[1] ? 1 : 0; a < 2; ++a) {
                     int cell = l.cells + rows[b] * (l.width + 1) + columns[a];
-                    add_cell(pyramid, k, x, y, start[cell], start[cell + 1], channels, channel, order, uv, level, adj_out, sums);
+                    add_cell(pyramid, l, x, y, start[cell], start[cell + 1], channels, channel, order, uv, level, adj_out, sums);
                 }
             }
             for (int c = 0; c < 4 && channel + c < channels; ++c) adj_texels[channels * (uint64)j + channel + c] = sums[c];
