@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from geomkit.arrays import Library, as_array, library_of, precision_of, tracker_of
+from geomkit.arrays import Library, as_array, library_of, precision_of, to_host, tracker_of
 from geomkit.autodiff.primitive import Primitive, node_for
 from geomkit.autodiff.recording import innermost
 from geomkit.errors import message
@@ -121,11 +121,22 @@ class _Query:
         """What the rays of a window see."""
         camera = self.camera
         rays = pixel_rays.forward(window, camera.world_to_camera, camera.K, camera.distortion, model=camera.model)
-        return self.seen(rays.origins, rays.directions, stream, index)
+        if window.rows < camera.height:
+            return self.seen(rays.origins, rays.directions, stream, index)
+        # An adjoint mostly follows its forward function: a small image's hits are kept for it.
+        kept = self.tables.mesh.derived("latest_hits", lambda mesh: {})
+        fields = (to_host(x).tobytes() for x in (camera.world_to_camera, camera.K, camera.distortion) if x is not None)
+        key = (*fields, camera.model, camera.width, camera.height, self.samples)
+        hits = kept.get(key)
+        features = self.seen(rays.origins, rays.directions, stream, index, hits)
+        if hits is None:
+            kept.clear()
+            kept[key] = features.radiance.hits
+        return features
 
-    def seen(self, origins: Any, directions: Any, stream: Any, index: Any) -> Features:
-        """What rays see."""
-        return Features(self, Radiance(self.tables, origins, directions, stream, index, self.bounces))
+    def seen(self, origins: Any, directions: Any, stream: Any, index: Any, hits: Any = None) -> Features:
+        """What rays see; `hits` are theirs where they are known."""
+        return Features(self, Radiance(self.tables, origins, directions, stream, index, self.bounces, hits))
 
 
 class Features:
@@ -172,8 +183,8 @@ class Features:
         if color is None:
             color = q.tables.xp.zeros((len(adj), 3), q.dtype)
         return self.radiance.adjoint(
-            q.tables.xp.ascontiguousarray(color), adj_t=parts.get("depth"), adj_position=parts.get("position"), adj_normal=parts.get("normal"),
-            adj_albedo=parts.get("albedo"), faces=faces,
+            q.tables.xp.ascontiguousarray(color), adj_t=parts.get("depth"), adj_position=parts.get("position"),
+            adj_normal=parts.get("normal"), adj_albedo=parts.get("albedo"), faces=faces,
         )  # fmt: skip
 
 

@@ -84,7 +84,8 @@ def surfaces_adj(tables: SceneTables, s: Surfaces, adj_normal: Any, adj_barycent
     """Turn cotangents of shading normals into those of face normals, in place.
 
     Returns:
-        (K, 3, 3) of the vertices' normals at the faces' corners; None where nothing is smooth. Those of barycentric add up.
+        (K, 3, 3) of the vertices' normals at the faces' corners; None where nothing is smooth. Those of barycentric add
+        up.
     """
     if tables.vertex_normals is None:
         return None
