@@ -25,6 +25,7 @@ from geomkit.render.shadow import ShadowSamples
 from geomkit.render.silhouette import EdgeSamples, streams
 from geomkit.render.surface import film, film_adj
 from geomkit.render.tables import SceneTables, add
+from geomkit.spatial.cast_rays import Hits
 
 __all__ = ["CHANNELS", "RenderGradients", "Rendering", "render"]
 
@@ -127,11 +128,14 @@ class _Query:
         kept = self.tables.mesh.derived("latest_hits", lambda mesh: {})
         fields = (to_host(x).tobytes() for x in (camera.world_to_camera, camera.K, camera.distortion) if x is not None)
         key = (*fields, camera.model, camera.width, camera.height, self.samples)
-        hits = kept.get(key)
-        features = self.seen(rays.origins, rays.directions, stream, index, hits)
-        if hits is None:
-            kept.clear()
-            kept[key] = features.radiance.hits
+        source: Any = SimpleNamespace(mesh=self.tables.mesh, library=self.tables.mesh.library)
+        if key in kept:
+            return self.seen(rays.origins, rays.directions, stream, index, Hits(source, *kept[key]))
+        features = self.seen(rays.origins, rays.directions, stream, index)
+        hits = features.radiance.hits
+        kept.clear()
+        # Not the record, which holds the mesh.
+        kept[key] = hits.t, hits.face, hits.barycentric, hits.normal
         return features
 
     def seen(self, origins: Any, directions: Any, stream: Any, index: Any, hits: Any = None) -> Features:

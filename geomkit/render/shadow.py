@@ -122,7 +122,7 @@ class ShadowSamples:
         self.points = _Points(tables, entry, count, seed)
         mesh, xp = tables.mesh, tables.xp
         table = EdgeTable.of(mesh)
-        edge, owner = table.silhouettes(self.points.place, parallel=self.points.far)
+        edge, owner = table.silhouettes(mesh, self.points.place, parallel=self.points.far)
         self._places = xp.ascontiguousarray(xp.asarray(self.points.place, dtype=tables.dtype))
         # One ray through the middle of each edge tells how long its shadow is: of most, not even a pixel.
         ends = table.ends[edge]
