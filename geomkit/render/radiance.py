@@ -61,24 +61,34 @@ class Radiance:
         origins, directions: (N, 3) of the scene's dtype.
         stream, index: (N,) uint32 and int32, whence random numbers come: of the pixel, and of the sample within it.
         depth: number of surfaces that light may meet between the first and its source, from 0.
+        hits: the first hits, where they are known.
 
     Attributes:
         value: (N, 3) linear RGB.
         hits: the first hits.
     """
 
-    def __init__(self, tables: SceneTables, origins: Any, directions: Any, stream: Any, index: Any, depth: int):
+    def __init__(
+        self,
+        tables: SceneTables,
+        origins: Any,
+        directions: Any,
+        stream: Any,
+        index: Any,
+        depth: int,
+        hits: Hits | None = None,
+    ):
         self.tables, self.xp = tables, tables.xp
         self.steps: list[_Step] = []
         xp, dtype = self.xp, tables.dtype
         rays, throughput = xp.arange(len(origins), dtype=np.int32), None
-        self.hits = hits = cast_rays.forward(tables.mesh, origins, directions)
-        self.value = emitted(tables, hits, directions)
+        met: Hits = cast_rays.forward(tables.mesh, origins, directions) if hits is None else hits
+        self.hits, self.value = met, emitted(tables, met, directions)
         for k in range(max(depth, 1)):
             if k > 0:
-                hits = cast_rays.forward(tables.mesh, origins, directions)
-            s = surfaces_at(tables, rays, hits, directions, stream, index)
-            step = _Step(origins, directions, hits, s)
+                met = cast_rays.forward(tables.mesh, origins, directions)
+            s = surfaces_at(tables, rays, met, directions, stream, index)
+            step = _Step(origins, directions, met, s)
             self.steps.append(step)
             if k == depth or not len(s):
                 break
@@ -113,7 +123,7 @@ class Radiance:
         rays = light_rays(mesh, entry.light, s, dimension, lift=self._lift, short=SHORT)
         if entry.tint is not None:
             throughput = throughput * entry.tint.at(s, rays.directions, dimension)
-        return unshadowed(mesh, rays, s, throughput, self.value)
+        return unshadowed(mesh, entry.light, rays, s, throughput, self.value)
 
     # ---- the way back
 

@@ -25,6 +25,7 @@ from geomkit.render.scene import ConstantLight, Scene
 from geomkit.render.shadow import ShadowSamples
 from geomkit.render.silhouette import EdgeSamples, streams
 from geomkit.render.tables import SceneTables, add
+from geomkit.spatial.cast_rays import Hits
 
 __all__ = ["CHANNELS", "RenderGradients", "Rendering", "render"]
 
@@ -124,11 +125,25 @@ class _Query:
         """What the rays of a window see."""
         camera = self.camera
         rays = pixel_rays.forward(window, camera.world_to_camera, camera.K, camera.distortion, model=camera.model)
-        return self.seen(rays.origins, rays.directions, stream, index)
+        if window.rows < camera.height:
+            return self.seen(rays.origins, rays.directions, stream, index)
+        # An adjoint mostly follows its forward function: a small image's hits are kept for it.
+        kept = self.tables.mesh.derived("latest_hits", lambda mesh: {})
+        fields = (to_host(x).tobytes() for x in (camera.world_to_camera, camera.K, camera.distortion) if x is not None)
+        key = (*fields, camera.model, camera.width, camera.height, self.samples)
+        source: Any = SimpleNamespace(mesh=self.tables.mesh, library=self.tables.mesh.library)
+        if key in kept:
+            return self.seen(rays.origins, rays.directions, stream, index, Hits(source, *kept[key]))
+        features = self.seen(rays.origins, rays.directions, stream, index)
+        hits = features.radiance.hits
+        kept.clear()
+        # Not the record, which holds the mesh.
+        kept[key] = hits.t, hits.face, hits.barycentric, hits.normal
+        return features
 
-    def seen(self, origins: Any, directions: Any, stream: Any, index: Any) -> Features:
-        """What rays see."""
-        return Features(self, Radiance(self.tables, origins, directions, stream, index, self.bounces))
+    def seen(self, origins: Any, directions: Any, stream: Any, index: Any, hits: Any = None) -> Features:
+        """What rays see; `hits` are theirs where they are known."""
+        return Features(self, Radiance(self.tables, origins, directions, stream, index, self.bounces, hits))
 
 
 class Features:

@@ -41,10 +41,10 @@ BEHIND = {np.dtype(np.float32): 1e-3, np.dtype(np.float64): 1e-5}  # of the scen
 MOST = 64  # points on an edge
 RECEIVERS = 12  # squared: rays of the camera that tell which faces of an area light matter
 REST = 0.05  # of the points go to faces by their area alone
-FIELDS = (
-    "ends", "owner", "t", "share", "origins", "directions", "face", "hit_t", "barycentric", "normal", "q", "pixel",
-    "lit",
-)  # fmt: skip
+SHORT_EDGE = 4  # pixels
+DENSE = 4  # points a pixel where a light has one point, which no others make up for
+_THROWN = ("ends", "owner", "t", "share", "origins", "directions", "lit", "pixel")
+FIELDS = (*_THROWN, "face", "hit_t", "barycentric", "normal", "q")
 GOLDEN = 0.7548776662466927, 0.5698402909980532  # Roberts (2018): steps that fill the square evenly
 
 
@@ -151,7 +151,7 @@ class ShadowSamples:
         self.points = _Points(tables, camera, entry, count, seed)
         mesh, xp = tables.mesh, tables.xp
         table = EdgeTable.of(mesh)
-        edge, owner = table.silhouettes(self.points.place, parallel=self.points.far)
+        edge, owner = table.silhouettes(mesh, self.points.place, parallel=self.points.far)
         self._places = xp.ascontiguousarray(xp.asarray(self.points.place, dtype=tables.dtype))
         # One ray through the middle of each edge tells how long its shadow is: of most, not even a pixel.
         ends = table.ends[edge]
@@ -209,7 +209,9 @@ class ShadowSamples:
         return project_points.forward(points, *self.arguments, model=self.camera.model).pixel
 
     def _pieces(self, ends: Any) -> Any:
-        """How many points an edge gets: one for each pixel of its shadow's length, or of its own if that is unknown."""
+        """How many points an edge gets: some for each pixel of its shadow's length; of its own where its middle throws
+        none, unless the edge is short and the light has many points: then all of it counts as its middle does.
+        """
         xp, v = self.tables.xp, self.tables.mesh.vertices_array
         length = xp.full(len(ends), np.inf)
         at = xp.flatnonzero(self.lit)
@@ -220,8 +222,11 @@ class ShadowSamples:
         self.__dict__.update(kept)
         rest = xp.flatnonzero(~self.lit)
         ab = [self._project(v[ends[rest, k]]) for k in (0, 1)]
-        length[rest] = xp.linalg.norm(ab[0] - ab[1], axis=1)
-        return xp.where(xp.isfinite(length), xp.clip(xp.ceil(length), 1, MOST), 4).astype(np.int64)
+        own = xp.linalg.norm(ab[0] - ab[1], axis=1)
+        alone = len(self.points.place) == 1
+        length[rest] = own if alone else xp.where(own < SHORT_EDGE, 1, own)
+        count = xp.ceil((DENSE if alone else 1) * length)
+        return xp.where(xp.isfinite(length), xp.clip(count, 1, MOST), 4).astype(np.int64)
 
     def _fields(self, at: Any) -> dict[str, Any]:
         return {name: getattr(self, name)[at] for name in FIELDS}

@@ -63,7 +63,7 @@ class EdgeTable:
     def __init__(self, mesh: Mesh):
         xp = namespace(mesh.device)
         ends, faces, opposed = mesh.topology.edges_with_faces
-        self.mesh, self.normals = mesh, xp.asarray(mesh.face_normals)
+        self.normals = xp.asarray(mesh.face_normals)
         self.ends, self.faces, self.opposed = xp.asarray(ends), xp.asarray(faces), xp.asarray(opposed.astype(np.int32))
 
     @classmethod
@@ -71,16 +71,17 @@ class EdgeTable:
         """The table of a mesh, made once."""
         return mesh.derived("edge_table", cls)
 
-    def silhouettes(self, places: Any, *, parallel: bool = False) -> tuple[Any, Any]:
+    def silhouettes(self, mesh: Mesh, places: Any, *, parallel: bool = False) -> tuple[Any, Any]:
         """Edges that may be silhouettes: their faces look to different sides, or are not two.
 
         Args:
+            mesh: that of the table, which does not hold it: the mesh holds the table.
             places: (J, 3) where they are seen from; if parallel, the directions to there.
 
         Returns:
             int32 numbers of edges, and of the places they are seen from: by place, then by edge.
         """
-        mesh, xp = self.mesh, namespace(self.mesh.device)
+        xp = namespace(mesh.device)
         places = xp.ascontiguousarray(xp.asarray(places, dtype=mesh.dtype))
         count, n = len(places), len(self.ends)
         words = -(-count // 64)
@@ -148,7 +149,7 @@ class EdgeSamples:
         orthographic = camera.model == "orthographic"
         forward = np.asarray(camera.world_to_camera)[2, :3]
         eye = -forward if orthographic else camera.eye
-        chosen, _ = table.silhouettes(eye[None], parallel=orthographic)
+        chosen, _ = table.silhouettes(mesh, eye[None], parallel=orthographic)
         outline = None
         if creases and not all(tables.smooth):
             outline = xp.zeros(len(table.ends), bool)
