@@ -30,7 +30,7 @@ STEPS = {
     "focal length": ("K", (0, 0), 2.0),
     "principal point x": ("K", (0, 2), 1.0),
     "principal point y": ("K", (1, 2), 1.0),
-    "k1": ("distortion", 0, 0.05),
+    "k1": ("distortion", 0, 0.2),
     "p1": ("distortion", 2, 0.03),
 }
 
