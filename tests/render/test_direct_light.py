@@ -41,7 +41,9 @@ def test_light_behind_a_surface():
 
 def test_directional_light():
     travel, irradiance = np.array([1.0, 2.0, -2.0]), np.array([1.0, 2.0, 3.0])
-    np.testing.assert_allclose(lit(gk.DirectionalLight(travel, irradiance)), ALBEDO / np.pi * irradiance * 2 / 3, rtol=1e-5)
+    np.testing.assert_allclose(
+        lit(gk.DirectionalLight(travel, irradiance)), ALBEDO / np.pi * irradiance * 2 / 3, rtol=1e-5
+    )
 
 
 @pytest.mark.parametrize("angle", [0.0, 9.0, 15.0, 25.0, 29.0, 31.0, 60.0])

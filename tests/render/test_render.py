@@ -56,7 +56,9 @@ def test_mask_is_the_share_of_a_pixel():
     mesh = gk.Mesh(quad().vertices * [4 / 3, 1.25, 1], quad().faces)
     mask = gk.render(mesh, view, channels="mask", samples=12).mask
     assert mask.sum() == pytest.approx(8 / 3 * 2.5, rel=1e-9)
-    assert set(np.unique(mask)) <= {0, 0.25, 1 / 3, 1, 1 / 12, 0.25 / 3}.union(np.unique(mask[abs(mask - 1 / 12) < 1e-9]))
+    assert set(np.unique(mask)) <= {0, 0.25, 1 / 3, 1, 1 / 12, 0.25 / 3}.union(
+        np.unique(mask[abs(mask - 1 / 12) < 1e-9])
+    )
 
 
 def test_a_seed_is_an_image():
@@ -108,7 +110,9 @@ def test_broken_faces_have_finite_gradients(light):
     )
     faces = [[0, 1, 2], [3, 4, 5], [0, 0, 0], [0, 1, 4], [0, 1, 4], [6, 7, 8], [0, 0, 1]]
     for smooth in (False, True):
-        scene = gk.Scene({"a": gk.Object(gk.Mesh(vertices, faces), smooth=smooth), "b": quad(2, -0.5)}, {"light": light})
+        scene = gk.Scene(
+            {"a": gk.Object(gk.Mesh(vertices, faces), smooth=smooth), "b": quad(2, -0.5)}, {"light": light}
+        )
         for view in (front(8), gk.Camera.orthographic((0, 0, 4), (0, 0, 0), extent=3, width=8, height=8)):
             image = gk.render(scene, view, channels=("color", "depth"), samples=2, depth=2)
             assert np.isfinite(image.color).all() and np.isfinite(image.depth).all()
@@ -181,7 +185,9 @@ def test_renumbering(light, smooth):
     mesh = scene.objects["ball"].mesh
     order, faces = rng.permutation(mesh.n_vertices), rng.permutation(mesh.n_faces)
     place = np.argsort(order)
-    turned = np.stack([np.roll(f, k) for f, k in zip(place[mesh.faces[faces]], rng.integers(0, 3, len(faces)), strict=True)])
+    turned = np.stack(
+        [np.roll(f, k) for f, k in zip(place[mesh.faces[faces]], rng.integers(0, 3, len(faces)), strict=True)]
+    )
     other = gk.Scene(
         {"ball": gk.Object(gk.Mesh(mesh.vertices[order], turned), smooth=smooth), "floor": scene.objects["floor"]},
         {"light": light},
@@ -305,7 +311,9 @@ def wanted():
 
 def loss_of(vertices, albedo, position, K, library):
     ball_object = gk.Object(gk.Mesh(vertices, ball(2).faces), gk.Material(albedo=albedo), smooth=True)
-    scene = gk.Scene({"ball": ball_object, "floor": gk.Object(quad(1.5, -0.8))}, {"light": gk.PointLight(position, POINT.intensity)})
+    scene = gk.Scene(
+        {"ball": ball_object, "floor": gk.Object(quad(1.5, -0.8))}, {"light": gk.PointLight(position, POINT.intensity)}
+    )
     view = gk.Camera(camera().world_to_camera, K, width=12, height=12)
     image = gk.render(scene, view, channels=("color", "mask"), samples=2)
     adj = library(weights(view))

@@ -30,7 +30,7 @@ STEPS = {
     "focal length": ("K", (0, 0), 2.0),
     "principal point x": ("K", (0, 2), 1.0),
     "principal point y": ("K", (1, 2), 1.0),
-    "k1": ("distortion", 0, 0.2),
+    "k1": ("distortion", 0, 0.1),
     "p1": ("distortion", 2, 0.03),
 }
 
@@ -44,9 +44,9 @@ def changed(camera, step, e):
     direction[which] = 1
     fields[name] = fields[name] + e * direction
     size = {"width": camera.width, "height": camera.height}
-    return gk.Camera(fields["world_to_camera"], fields["K"], distortion=fields["distortion"], model=camera.model, **size), (
-        direction
-    )
+    return gk.Camera(
+        fields["world_to_camera"], fields["K"], distortion=fields["distortion"], model=camera.model, **size
+    ), (direction)
 
 
 CASES = [("pinhole", step) for step in STEPS if step not in ("k1", "p1")]
