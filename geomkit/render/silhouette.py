@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from geomkit.arrays import to_host
+from geomkit.mesh.edge_faces import edges_with_faces
 from geomkit.mesh.mesh import Mesh
 from geomkit.render.camera import Camera
 from geomkit.render.film import Film, whole_film
@@ -62,7 +63,7 @@ class EdgeTable:
 
     def __init__(self, mesh: Mesh):
         xp = namespace(mesh.device)
-        ends, faces, opposed = mesh.topology.edges_with_faces
+        ends, faces, opposed = edges_with_faces(mesh.topology)
         # (Not the mesh, which keeps this table: a circle would live until the next sweep of the garbage collector.)
         self.dtype, self.device, self.arrays = mesh.dtype, mesh.device, (mesh.vertices_array, mesh.faces_array)
         self.normals = xp.asarray(mesh.face_normals)

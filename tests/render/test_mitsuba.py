@@ -1,7 +1,7 @@
 """Images and gradients beside those of Mitsuba 3: central differences of renders with 12,000 samples a pixel.
 
 An error is |ours - reference| / max(|reference|, e), by pixel and channel, e = 0.02 for images and 0.2 for derivatives,
-as in Mitsuba's own tests; its mean stays under a quarter of Mitsuba's limit, its maximum under the limit. Two means stay
+as in Mitsuba's own tests; its mean stays below a quarter of Mitsuba's limit, its maximum under the limit. Two stay
 under half of it: the derivative for the constant light, whose reference is 0.9776 where the light itself is seen, which
 is 1; and the image of the soft shadow, with 256 samples a pixel.
 """
