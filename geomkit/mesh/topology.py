@@ -222,24 +222,6 @@ class Topology:
         return (edges if names is None else names[edges]), np.abs(net)
 
     @cached_property
-    def edges_with_faces(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The welded edges.
-
-        Returns:
-            ends: (E, 2) int32 vertex indices, the lowest at their positions.
-            faces: (E, 2) int32. The faces of an edge that has two; else one of them, and -1.
-            opposed: (E,) bool. Whether the two faces pass it in opposite directions.
-        """
-        table = self._edges
-        low, high = table.ends(np.arange(len(table.starts)))
-        ends = np.stack([low, high], axis=1)
-        ends = (ends if self.is_welded else self.unique_vertices[ends]).astype(np.int32)
-        two = table.uses == 2
-        second = table.codes[np.minimum(table.starts + 1, len(table.codes) - 1)] // 3
-        faces = np.stack([table.codes[table.starts] // 3, np.where(two, second, -1)], axis=1)
-        return frozen(ends), frozen(faces.astype(np.int32)), frozen(two & (table.net == 0))
-
-    @cached_property
     def edge_twin(self) -> np.ndarray:
         """(F, 3) int32. For each half-edge the number 3 g + l of the half-edge opposite, across the same welded edge.
 

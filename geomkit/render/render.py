@@ -425,9 +425,9 @@ def _add_boundaries(q: _Query, adj: Any, out: dict[str, Any]) -> None:
         return features.value, features.face
 
     repeat = q.samples**2 if q.bounces else 1
-    # What is shaded by the faces' normals jumps between them, too.
-    creases = q.bounces > 0 or "normal" in q.channels
-    edges = EdgeSamples(q.tables, q.camera, seen, repeat=repeat, seed=q.seed, creases=creases, film=q.film)
+    # What shows the faces' normals jumps between them, too.
+    flat = ["normal" in q.channels or (q.bounces > 0 and not smooth) for smooth in q.tables.smooth]
+    edges = EdgeSamples(q.tables, q.camera, seen, repeat=repeat, seed=q.seed, flat=flat, film=q.film)
     edges.adjoint(adj, out)
     if q.bounces:
         color = adj[..., slice(*_span(q, "color"))]

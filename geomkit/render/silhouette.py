@@ -7,12 +7,13 @@ has to be known about what is seen there.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from geomkit.arrays import to_host
+from geomkit.mesh.edge_faces import edges_with_faces
 from geomkit.mesh.mesh import Mesh
 from geomkit.render.camera import Camera
 from geomkit.render.film import Film, whole_film
@@ -62,7 +63,7 @@ class EdgeTable:
 
     def __init__(self, mesh: Mesh):
         xp = namespace(mesh.device)
-        ends, faces, opposed = mesh.topology.edges_with_faces
+        ends, faces, opposed = edges_with_faces(mesh.topology)
         self.normals = xp.asarray(mesh.face_normals)
         self.ends, self.faces, self.opposed = xp.asarray(ends), xp.asarray(faces), xp.asarray(opposed.astype(np.int32))
 
@@ -81,22 +82,20 @@ class EdgeTable:
         Returns:
             int32 numbers of edges, and of the places they are seen from: by place, then by edge.
         """
-        xp = namespace(mesh.device)
+        device, xp = mesh.device, namespace(mesh.device)
         places = xp.ascontiguousarray(xp.asarray(places, dtype=mesh.dtype))
-        count, n = len(places), len(self.ends)
+        count, n, faces = len(places), len(self.ends), len(self.normals)
         words = -(-count // 64)
-        bits = empty(mesh.device, (mesh.n_faces, words), np.uint64)
-        edge_bits = empty(mesh.device, (n, words), np.uint64)
-        facing_bits(
-            mesh.n_faces, words, count, places, int(parallel), mesh.vertices_array, mesh.faces_array, self.normals, bits
-        )
+        bits = empty(device, (faces, words), np.uint64)
+        edge_bits = empty(device, (n, words), np.uint64)
+        facing_bits(faces, words, count, places, int(parallel), mesh.vertices_array, mesh.faces_array, self.normals, bits)
         silhouette_bits(n, words, self.faces, self.opposed, bits, edge_bits)
         blocks = -(-n // BLOCK)
-        found = empty(mesh.device, count * blocks, np.int32)
+        found = empty(device, count * blocks, np.int32)
         count_silhouettes(count * blocks, BLOCK, n, blocks, words, edge_bits, found)
         stops = xp.cumsum(found)
         total = int(stops[-1]) if len(stops) else 0
-        edge, place = empty(mesh.device, total, np.int32), empty(mesh.device, total, np.int32)
+        edge, place = (empty(device, total, np.int32) for _ in range(2))
         offset = (stops - found).astype(np.int32)
         list_silhouettes(count * blocks, BLOCK, n, blocks, words, edge_bits, offset, edge, place)
         return edge, place
@@ -118,7 +117,8 @@ class EdgeSamples:
         radiance: from origins, directions, stream and index of N rays to (N, C) of what they see, and (N,) the faces.
         repeat: number of rays on either side of each of them.
         seed: of their random numbers.
-        creases: whether the image jumps between faces that are shaded by their own normals.
+        flat: for each object whether the image jumps between its faces, as it shows their normals; None for those that
+            are not smooth.
         film: the part of the image that is wanted, and its filter; or None for all of it and a box.
 
     Attributes:
@@ -138,7 +138,7 @@ class EdgeSamples:
         *,
         repeat: int,
         seed: int,
-        creases: bool = True,
+        flat: Sequence[bool] | None = None,
         film: Film | None = None,
     ):
         self.tables, self.camera = tables, camera
@@ -151,11 +151,12 @@ class EdgeSamples:
         eye = -forward if orthographic else camera.eye
         chosen, _ = table.silhouettes(mesh, eye[None], parallel=orthographic)
         outline = None
-        if creases and not all(tables.smooth):
+        if flat is None:
+            flat = [not smooth for smooth in tables.smooth]
+        if any(flat):
             outline = xp.zeros(len(table.ends), bool)
             outline[chosen] = True
-            flat = xp.asarray([not smooth for smooth in tables.smooth])
-            chosen = xp.flatnonzero(outline | table.creases(flat[tables.object_of_face]))
+            chosen = xp.flatnonzero(outline | table.creases(xp.asarray(flat)[tables.object_of_face]))
         ends = table.ends[chosen]
         a, b = (mesh.vertices_array[ends[:, k]] for k in range(2))
         which, t, share = _points_along(tables, camera, a, b, *_in_front(tables, camera, a, b), self.film.bounds)

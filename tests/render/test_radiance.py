@@ -148,9 +148,15 @@ CHANNELS = ["depth", "position", "normal", "color", "albedo"]
 def test_gradients_of_channels(channel, path):
     """Interior terms of the camera and of the vertices, by central differences of the very same samples."""
     material = gk.Material(albedo=0.2 + 0.5 * RNG.random((PLANE.n_vertices, 3)))
-    scene = gk.Scene({"plane": gk.Object(PLANE, material, smooth=True)}, gk.PointLight((1.0, 0.5, 2.0), (5.0, 4.0, 3.0)))
+    scene = gk.Scene(
+        {"plane": gk.Object(PLANE, material, smooth=True)}, gk.PointLight((1.0, 0.5, 2.0), (5.0, 4.0, 3.0))
+    )
     base = front(5, fov=30)
-    fields = {"world_to_camera": base.world_to_camera, "K": base.K, "distortion": np.array([-0.2, 0.05, 0.01, -0.02, 0.01])}
+    fields = {
+        "world_to_camera": base.world_to_camera,
+        "K": base.K,
+        "distortion": np.array([-0.2, 0.05, 0.01, -0.02, 0.01]),
+    }
     step = np.random.default_rng(2).normal(size=np.shape(scene[path] if path in scene.paths() else fields[path[7:]]))
     if path == "camera.K":
         step = step * np.array([[1, 1, 1], [0, 1, 1], [0, 0, 0]])

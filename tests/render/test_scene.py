@@ -28,9 +28,14 @@ def test_paths():
         value = scene()[path]
         changed = scene().with_values({path: value})
         assert changed[path] is value or np.array_equal(changed[path], value)
-    assert {"ball.vertices", "floor.uv", "ball.material.albedo", "sky.radiance", "bulb.position", "spot.intensity"} < set(
-        paths
-    )
+    assert {
+        "ball.vertices",
+        "floor.uv",
+        "ball.material.albedo",
+        "sky.radiance",
+        "bulb.position",
+        "spot.intensity",
+    } < set(paths)
     assert "ball.uv" not in paths and "spot.inner" not in paths
 
 

@@ -7,10 +7,7 @@ import geomkit as gk
 from geomkit.render.silhouette import EdgeTable
 from tests.render.views import ball, front, glow, gradients, quad, slopes, total
 
-DENSE = 12  # x 24 samples a pixel of the images that are differenced
-# Before the ball, and aslant: an edge along a row of samples would make the differences coarse.
-SLANT = np.array([[0.8, 0.6, 0], [-0.6, 0.8, 0], [0, 0, 1]])
-BOX = gk.Mesh(gk.shapes.box((0.5, 2, 0.3), dtype=np.float64).vertices @ SLANT + [0.2, 0, 1.6], gk.shapes.box().faces)
+DENSE = 16  # x 24 samples a pixel of the images that are differenced
 LENS = np.array([-0.2, 0.05, 0.01, -0.02, 0.01])
 
 
@@ -33,7 +30,7 @@ STEPS = {
     "focal length": ("K", (0, 0), 2.0),
     "principal point x": ("K", (0, 2), 1.0),
     "principal point y": ("K", (1, 2), 1.0),
-    "k1": ("distortion", 0, 0.05),
+    "k1": ("distortion", 0, 0.1),
     "p1": ("distortion", 2, 0.03),
 }
 
@@ -47,9 +44,9 @@ def changed(camera, step, e):
     direction[which] = 1
     fields[name] = fields[name] + e * direction
     size = {"width": camera.width, "height": camera.height}
-    return gk.Camera(fields["world_to_camera"], fields["K"], distortion=fields["distortion"], model=camera.model, **size), (
-        direction
-    )
+    return gk.Camera(
+        fields["world_to_camera"], fields["K"], distortion=fields["distortion"], model=camera.model, **size
+    ), (direction)
 
 
 CASES = [("pinhole", step) for step in STEPS if step not in ("k1", "p1")]
@@ -61,9 +58,9 @@ CASES += [("skewed", step) for step in ("turn x", "move z", "principal point x")
 
 @pytest.mark.parametrize("name, step", CASES)
 def test_camera(name, step):
-    """Of two bodies that glow, so that nothing but outlines shows: within 1 % of differences."""
+    """Of a body that glows, so that nothing but its outline shows: within 1 % of differences."""
     base, size = cameras()[name], STEPS[step][2]
-    scene = gk.Scene({"a": glow(ball(2, 0.9), (1.0, 0.7, 0.4)), "b": glow(BOX)})
+    scene = gk.Scene({"a": glow(ball(2, 0.8, (0.4, 0.3, 0)), (1.0, 0.7, 0.4))})
 
     def slope(e):
         camera, direction = changed(base, step, e)
@@ -72,8 +69,7 @@ def test_camera(name, step):
             direction = (one - other) / 2e-5
         return np.sum(gradients(scene, camera, samples=1, depth=0).camera[STEPS[step][0]] * direction)
 
-    got, wanted = slopes(lambda e: total(scene, changed(base, step, e)[0], samples=DENSE, depth=0), slope, size)
-    print(f"{got:.5g} {wanted:.5g} {got/wanted-1:.4f}")
+    got, wanted = slopes(lambda e: total(scene, changed(base, step, e)[0], samples=DENSE, depth=0), slope, size, n=24)
     assert got == pytest.approx(wanted, rel=0.01)
 
 
@@ -81,8 +77,7 @@ def check_vertices(scene, camera, path, direction, size, channel="color", rel=0.
     x = scene[path]
     moved = lambda e: scene.with_values({path: x + e * direction})  # noqa: E731
     slope = lambda e: np.sum(gradients(moved(e), camera, channel, **options)[path] * direction)  # noqa: E731
-    got, wanted = slopes(lambda e: total(moved(e), camera, channel, **{**options, "samples": DENSE}), slope, size)
-    print(f"{got:.5g} {wanted:.5g} {got/wanted-1:.4f}")
+    got, wanted = slopes(lambda e: total(moved(e), camera, channel, **{**options, "samples": DENSE}), slope, size, n=24)
     assert got == pytest.approx(wanted, rel=rel) and abs(wanted) > 0.1
 
 
@@ -94,17 +89,17 @@ def bent_direction(x):
 def test_vertices(name):
     """A torus hides part of itself and of a wall; all of its vertices move."""
     torus = gk.shapes.torus(0.9, 0.35, dtype=np.float64)
-    scene = gk.Scene({"a": glow(torus, (1.0, 0.7, 0.4)), "wall": glow(quad(1.1, -0.8), (0.2, 0.3, 0.9))})
+    scene = gk.Scene({"a": glow(torus, (1.0, 0.7, 0.4)), "wall": glow(quad(9, -0.8), (0.2, 0.3, 0.9))})
     direction = bent_direction(scene["a.vertices"])
     check_vertices(scene, cameras()[name], "a.vertices", direction, 0.15, samples=1, depth=0)
 
 
 @pytest.mark.parametrize("channel", ["mask", "depth", "position", "normal", "albedo"])
 def test_channels(channel):
-    wall = gk.Object(quad(1.1, -0.8), gk.Material(albedo=(0.1, 0.9, 0.3)))
+    wall = gk.Object(quad(1.1 if channel == "mask" else 9, -0.8), gk.Material(albedo=(0.1, 0.9, 0.3)))
     scene = gk.Scene({"a": gk.Object(ball(2, 0.7, (0.5, 0.2, 0.3)), smooth=True), "wall": wall})
     direction = np.broadcast_to([0.8, -0.5, 0.3], scene["a.vertices"].shape)
-    check_vertices(scene, cameras()["pinhole"], "a.vertices", direction, 0.2, channel, samples=4)
+    check_vertices(scene, cameras()["pinhole"], "a.vertices", direction, 0.2, channel, samples=2)
 
 
 @pytest.mark.parametrize("k", range(3))
@@ -120,7 +115,7 @@ def test_a_triangle_through_the_near_plane(k):
 def test_shaded_faces_and_creases():
     """Flat faces under a lamp: the shading jumps across every edge."""
     scene = gk.Scene({"a": gk.shapes.icosphere(1, dtype=np.float64)}, gk.PointLight((2, 3, 4), (30.0, 20.0, 10.0)))
-    check_vertices(scene, front(48), "a.vertices", bent_direction(scene["a.vertices"]), 0.1, samples=8)
+    check_vertices(scene, front(24), "a.vertices", bent_direction(scene["a.vertices"]), 0.1, samples=4)
 
 
 def test_none_leaves_edges_out():
@@ -133,14 +128,14 @@ def test_none_leaves_edges_out():
 def test_edges_of_which_faces_are_seen():
     """Of a box from the front: the four edges of its front face; parallel or not. Of a square: its border."""
     box = gk.shapes.box((2, 2, 2), dtype=np.float64)
-    table, normals = EdgeTable(box), np.asarray(box.face_normals)
+    table = EdgeTable(box)
     for eye, parallel in (((0, 0, 4), False), ((0, 0, 1), True)):
-        ends = table.ends[table.silhouettes(box, normals, eye, parallel=parallel)]
+        ends = table.ends[table.silhouettes(np.array([eye]), parallel=parallel)[0]]
         assert len(ends) == 4 and (box.vertices[ends][..., 2] == 1).all()
     square = quad()
     table = EdgeTable(square)
-    assert table.silhouettes(square, np.asarray(square.face_normals), (0, 0, 4)).sum() == 4
-    assert not table.creases(np.asarray(square.face_normals), np.ones(2, bool)).any()
+    assert len(table.silhouettes(np.array([[0, 0, 4]]))[0]) == 4
+    assert not table.creases(np.ones(2, bool)).any()
 
 
 def test_faces_of_unlike_orientation():

@@ -8,9 +8,8 @@ import geomkit as gk
 def weights(camera, channels=3):
     """(H, W, C) smooth, and nowhere symmetrical: what is summed over an image to make a number of it."""
     x = (np.arange(camera.width) + 0.5) / camera.width
-    y = (np.arange(camera.height) + 0.5) / camera.height
-    parts = [0.3 + (k + 1) * x[None] - 0.7 * y[:, None] + 0.2 * k for k in range(channels)]
-    return np.stack(np.broadcast_arrays(*parts), axis=2)
+    y = (np.arange(camera.height) + 0.5)[:, None] / camera.height
+    return np.stack([1 + np.sin(5 * x + k) + 0.8 * np.cos(4 * y + 2 * k) for k in range(channels)], axis=2)
 
 
 def total(scene, camera, channel="color", **options):
