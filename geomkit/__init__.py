@@ -21,6 +21,8 @@ from geomkit.mesh.measure import (
 )
 from geomkit.mesh.mesh import Mesh as Mesh
 from geomkit.render.camera import Camera as Camera
+from geomkit.render.color import linear_to_srgb as linear_to_srgb, srgb_to_linear as srgb_to_linear
+from geomkit.render.image_io import load_image as load_image, save_image as save_image
 from geomkit.render.pixel_rays import pixel_rays as pixel_rays
 from geomkit.render.pose import pose as pose
 from geomkit.render.project_points import project_points as project_points
