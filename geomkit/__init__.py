@@ -36,6 +36,11 @@ from geomkit.render.scene import (
     Scene as Scene,
     SpotLight as SpotLight,
 )
+from geomkit.render.scene_io import (
+    load_cameras as load_cameras,
+    load_scene as load_scene,
+    save_scene as save_scene,
+)
 from geomkit.runtime.host import num_threads as num_threads, set_num_threads as set_num_threads
 from geomkit.spatial.bounds import bounds as bounds
 from geomkit.spatial.cast_rays import cast_rays as cast_rays

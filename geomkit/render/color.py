@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from geomkit.errors import message
+
 __all__ = ["linear_to_srgb", "srgb_to_linear"]
 
 # The two pieces of the curve meet here, within 3e-8 of each other (IEC 61966-2-1).
@@ -24,11 +26,14 @@ def srgb_to_linear(srgb: Any) -> Any:
     Gradients:
         Those of the caller's library: it is made of ordinary functions, finite everywhere.
 
+    Raises:
+        TypeError: not numbers.
+
     Example:
         >>> srgb_to_linear([0.0, 0.5, 1.0]).round(4).tolist()
         [0.0, 0.214, 1.0]
     """
-    x, xp = _given(srgb)
+    x, xp = _given("srgb_to_linear", "srgb", srgb)
     # The power is of a number that it has a finite slope at, whichever piece is taken.
     upper = xp.where(x > SRGB_END, x, 0.0 * x + 1.0)
     return xp.where(x > SRGB_END, ((upper + 0.055) / 1.055) ** 2.4, x / 12.92)
@@ -46,19 +51,25 @@ def linear_to_srgb(linear: Any) -> Any:
     Gradients:
         Those of the caller's library: it is made of ordinary functions, finite everywhere.
 
+    Raises:
+        TypeError: not numbers.
+
     Example:
         >>> linear_to_srgb([0.0, 0.214, 1.0]).round(3).tolist()
         [0.0, 0.5, 1.0]
     """
-    x, xp = _given(linear)
+    x, xp = _given("linear_to_srgb", "linear", linear)
     upper = xp.where(x > LINEAR_END, x, 0.0 * x + 1.0)
     return xp.where(x > LINEAR_END, 1.055 * upper ** (1 / 2.4) - 0.055, 12.92 * x)
 
 
-def _given(x: Any) -> tuple[Any, Any]:
+def _given(op: str, name: str, x: Any) -> tuple[Any, Any]:
     """An array of floats, and the namespace of its functions."""
     if not hasattr(x, "dtype") or str(x.dtype).startswith(("int", "uint", "bool")):
-        return np.asarray(x, np.float64), np
+        try:
+            return np.asarray(x, np.float64), np
+        except (TypeError, ValueError) as error:
+            raise TypeError(message(op, name, "numbers", type(x).__name__)) from error
     import array_api_compat
 
     return x, array_api_compat.array_namespace(x) if array_api_compat.is_array_api_obj(x) else np

@@ -70,8 +70,8 @@ def save_image(path: str | os.PathLike, image: Any, *, bits: int = 8) -> None:
         bits: of each channel of a PNG, 8 or 16.
 
     Raises:
-        ValueError: an extension of no known format, a number of channels that the format does not have, an image without
-            pixels, NaN where the format has none, or other bits.
+        ValueError: an extension of no known format, a number of channels that the format does not have, an image
+            without pixels, NaN where the format has none, or other bits.
         TypeError: an image that is not of numbers.
         OSError: the folder does not exist or cannot be written to.
 

@@ -79,7 +79,9 @@ def write_hdr(image: np.ndarray) -> bytes:
     # Every row in the packed form, all of it literal: a flat row could be taken for a packed one.
     starts = range(0, width, LITERAL)
     counts = [np.full((height, 4, 1), min(LITERAL, width - first), np.uint8) for first in starts]
-    parts = [x for first, count in zip(starts, counts, strict=True) for x in (count, rows[:, :, first : first + LITERAL])]
+    parts = [
+        x for first, count in zip(starts, counts, strict=True) for x in (count, rows[:, :, first : first + LITERAL])
+    ]
     packed = np.concatenate(parts, axis=2).reshape(height, -1)
     head = np.broadcast_to(np.array([2, 2, width >> 8, width & 255], np.uint8), (height, 4))
     return header + np.concatenate([head, packed], axis=1).tobytes()

@@ -222,6 +222,6 @@ def test_refuses_to_read(tmp_path):
             kind = name[2:].upper()
             with pytest.raises(ValueError, match=f"^load_image: path: expected a valid {kind} file, got .*{name} "):
                 gk.load_image(tmp_path / name)
-    (tmp_path / "a.exr").write_bytes(repacked("none").replace(b"compression\0type\0\1\0\0\0\0", b"compression\0type\0\1\0\0\0\4"))
+    (tmp_path / "a.exr").write_bytes(repacked("none").replace(b"type\0\1\0\0\0\0", b"type\0\1\0\0\0\4"))
     with pytest.raises(ValueError, match="packed by PIZ: ZIP, ZIPS, RLE and none are read"):
         gk.load_image(tmp_path / "a.exr")
