@@ -12,12 +12,14 @@ import geomkit
 from geomkit.errors import MeshError, message
 from geomkit.mesh.creases import cut_at_creases
 from geomkit.render.camera import Camera
-from geomkit.render.color import linear_to_srgb, srgb_to_linear
+from geomkit.render.color import srgb_to_linear
 from geomkit.render.scene import ConstantLight, DirectionalLight, Light, Material, Object, Scene
 
+OPAQUE = (".jpg", ".jpeg", ".hdr", ".gif", ".mp4")  # formats without alpha
 LIGHTS = ("studio", "sun", "sky", "scene")
 CREASE = 40.0  # degrees
 STRIP = 1 << 20  # samples at a time: what a progress bar counts
+FILL = 0.8  # of an image that frames its object
 BOUNCES = 2  # surfaces that light may meet
 
 # Radiance of the sky, and irradiance of the key light on a surface across it.
@@ -40,7 +42,7 @@ class Look:
     """What the options ask for.
 
     Attributes:
-        light: one of LIGHTS.
+        light: one of LIGHTS, or None for one that fits the scene.
         background: (3,) linear colours of the file, or None for none.
         ground: whether a ground takes shadows.
         albedo: (3,) linear, of what has no colour of its own; or None.
@@ -48,12 +50,34 @@ class Look:
         up: upwards.
     """
 
-    light: str
+    light: str | None
     background: np.ndarray | None
     ground: bool
     albedo: np.ndarray | None
     samples: int
     up: Vector
+
+    def chosen(self, scene: Scene) -> Look:
+        """This look with a light for the scene: its own if it has any, where none is asked for."""
+        light = self.light or ("scene" if scene.lights else "studio")
+        return replace(self, light=light, ground=self.ground and light != "scene")
+
+
+def look_of(
+    light: str | None, albedo: str | None, background: str, ground: bool, samples: int, up: Vector, extension: str
+) -> Look:
+    """The look that the options describe, for a format.
+
+    Raises:
+        ValueError: a light or a colour that is none, or no background where the format has no alpha.
+    """
+    if light is not None and light not in LIGHTS:
+        raise ValueError(message("render", "light", f"one of {', '.join(LIGHTS)}", repr(light)))
+    behind = None if background == "none" else colour("background", background)
+    if behind is None and extension in OPAQUE:
+        raise ValueError(message("render", "background", f"a colour, as {extension} has no alpha", background))
+    chosen = None if albedo is None else colour("albedo", albedo)
+    return Look(light, behind, ground and behind is not None, chosen, samples, up)
 
 
 def colour(name: str, text: str) -> np.ndarray:
@@ -77,8 +101,11 @@ def colour(name: str, text: str) -> np.ndarray:
 def developed(radiance: np.ndarray) -> np.ndarray:
     """Linear values of a picture from 0 to 1: radiance as it is up to SHOULDER, and less and less of it up to WHITE.
 
-    A colour keeps its hue: all three numbers change as the largest does.
+    A colour keeps its hue: all three numbers change as the largest does. Of (..., 4) the colours are divided by alpha.
     """
+    if radiance.shape[-1] == 4:
+        alpha = np.clip(radiance[..., 3:], 0, 1)
+        return np.concatenate([developed(radiance[..., :3] / np.maximum(alpha, 1e-6)), alpha], axis=-1)
     largest = radiance.max(axis=-1, keepdims=True)
     t = np.clip((largest - SHOULDER) / (WHITE - SHOULDER), 0, 1)
     shown = np.where(largest > SHOULDER, SHOULDER + (1 - SHOULDER) * (1 - (1 - t) ** POWER), largest)
@@ -91,6 +118,22 @@ def undeveloped(shown: np.ndarray) -> np.ndarray:
     t = 1 - (1 - np.clip((largest - SHOULDER) / (1 - SHOULDER), 0, 1)) ** (1 / POWER)
     radiance = np.where(largest > SHOULDER, SHOULDER + (WHITE - SHOULDER) * t, largest)
     return shown * (radiance / np.maximum(largest, 1e-12))
+
+
+def fitted(camera: Camera, vertices: np.ndarray) -> Camera:
+    """The camera moved, not turned, so that points fill the middle FILL of its image's width or height.
+
+    A point (x, y, z) in its axes, moved by (a, b, c), is within the image's sides if |x + a| <= s (z + c) with the slope
+    s of a side; so the least c and its a are given by the points that touch the two sides.
+    """
+    pose, K = np.array(camera.world_to_camera), np.asarray(camera.K)
+    at = vertices @ pose[:3, :3].T + pose[:3, 3]
+    slopes = FILL * 0.5 * np.array([camera.width, camera.height]) / K.diagonal()[:2]
+    right = (at[:, :2] - slopes * at[:, 2:]).max(axis=0)
+    left = (-at[:, :2] - slopes * at[:, 2:]).max(axis=0)
+    pose[:2, 3] += 0.5 * (left - right)
+    pose[2, 3] += ((left + right) / (2 * slopes)).max()
+    return replace(camera, world_to_camera=pose)
 
 
 def merged(scene: Scene) -> geomkit.Mesh:
@@ -129,7 +172,7 @@ def dressed(scene: Scene, look: Look) -> Scene:
         material = replace(material, two_sided=True)
         uv = None if uv is None else np.asarray(uv)[source]
         objects[name] = Object(mesh, material, uv=uv, smooth=True)
-    return Scene(objects, scene.lights)
+    return Scene(objects, scene.lights if look.light == "scene" else ())
 
 
 def is_plain(material: Material) -> bool:
@@ -173,6 +216,8 @@ class Studio:
     def _lit(self, scene: Scene) -> tuple[dict[str, Object], dict[str, Light]]:
         objects, kind = dict(scene.objects), self.look.light
         if kind == "scene":
+            if not scene.lights and not any(np.any(thing.material.emission) for thing in objects.values()):
+                raise ValueError(message("render", "light", f"one of {', '.join(LIGHTS[:3])}, as the file has none", kind))
             return objects, dict(scene.lights)
         sky = ConstantLight((SKY,) * 3 if kind != "sky" else (1.0,) * 3, visible=False)
         lights: dict[str, Light] = {"sky of the studio": sky}
@@ -222,18 +267,17 @@ class Studio:
             total += power * lambert(points, self.up, self.corners)
         return total
 
-    def picture(self, camera: Camera, progress: Callable[[int, int], None], done: int = 0, total: int = 1) -> np.ndarray:
-        """(H, W, 3) linear colours of a file, or (H, W, 4) without a background.
+    def radiance(self, camera: Camera, progress: Callable[[int, int], None]) -> np.ndarray:
+        """(H, W, 3) what a camera sees, or (H, W, 4) with alpha, and colours not yet divided by it.
 
         Args:
             camera: from where it is seen.
             progress: called with the strips done and the strips there are.
-            done, total: pictures done before this one, and all there are.
         """
         n = self.look.samples
         rows = max(1, STRIP // (camera.width * n * n))
         strips = range(0, camera.height, rows)
-        radiance = np.empty((camera.height, camera.width, 4))
+        out = np.empty((camera.height, camera.width, 4))
         for k, first in enumerate(strips):
             last = min(first + rows, camera.height)
             K = np.array(camera.K)
@@ -242,13 +286,11 @@ class Studio:
             image = geomkit.render(
                 self.scene, strip, channels=("color", "mask"), samples=n, depth=BOUNCES, boundary="none", seed=k
             )
-            radiance[first:last, :, :3], radiance[first:last, :, 3:] = image.color, image.mask
-            progress(done * len(strips) + k + 1, total * len(strips))
-        colour, mask = radiance[..., :3], np.clip(radiance[..., 3:], 0, 1)
+            out[first:last, :, :3], out[first:last, :, 3:] = image.color, image.mask
+            progress(k + 1, len(strips))
         if self.look.background is None:
-            seen = np.where(mask > 0, colour / np.maximum(mask, 1e-9), 0)
-            return np.concatenate([developed(seen), mask], axis=2)
-        return developed(colour + (1 - mask) * self.background)
+            return out
+        return out[..., :3] + (1 - np.clip(out[..., 3:], 0, 1)) * self.background
 
 
 def lambert(points: np.ndarray, normal: np.ndarray, corners: np.ndarray) -> np.ndarray:
@@ -260,10 +302,3 @@ def lambert(points: np.ndarray, normal: np.ndarray, corners: np.ndarray) -> np.n
     length = np.maximum(np.linalg.norm(across, axis=2), 1e-12)
     angle = np.arctan2(length, (to * after).sum(axis=2))
     return np.abs(0.5 * (angle * (across @ normal) / length).sum(axis=1))
-
-
-def encoded(image: np.ndarray) -> np.ndarray:
-    """uint8 sRGB of a linear picture, alpha as it is."""
-    out = np.clip(image, 0, 1)
-    out[..., :3] = linear_to_srgb(out[..., :3])
-    return np.rint(255 * out).astype(np.uint8)
