@@ -20,10 +20,12 @@ LIGHTS = ("studio", "sun", "sky", "scene")
 CREASE = 40.0  # degrees
 STRIP = 1 << 20  # samples at a time: what a progress bar counts
 FILL = 0.8  # of an image that frames its object
-BOUNCES = 2  # surfaces that light may meet
+BOUNCES = {"scene": 3}  # surfaces that light may meet; 1 in the studio, which is without grain then
 
 # Radiance of the sky, and irradiance of the key light on a surface across it.
-SKY, KEY = 0.42, 3.2
+SKY, KEY = np.array([0.40, 0.42, 0.445]), np.array([3.45, 3.3, 3.1])
+# Of a weak light from low on the right, in place of what the ground would reflect upon shaded sides.
+FILL_LIGHT = np.array([0.55, 0.6, 0.66])
 DISTANCE, BREADTH = 6.0, 1.6  # of the key light, in radii of the scene
 EXTENT, CELLS = 60.0, 96  # of the ground, in radii; and its squares a side
 
@@ -32,7 +34,7 @@ SHOULDER, WHITE = 0.7, 1.5
 POWER = (WHITE - SHOULDER) / (1 - SHOULDER)
 
 # Of what has no material of its own: glazed clay.
-CLAY = Material((0.16, 0.34, 0.46), "metallic", metallic=0.0, roughness=0.42)
+CLAY = Material((0.15, 0.35, 0.49), "metallic", metallic=0.0, roughness=0.42)
 
 Vector = tuple[float, float, float]
 
@@ -219,11 +221,14 @@ class Studio:
             if not scene.lights and not any(np.any(thing.material.emission) for thing in objects.values()):
                 raise ValueError(message("render", "light", f"one of {', '.join(LIGHTS[:3])}, as the file has none", kind))
             return objects, dict(scene.lights)
-        sky = ConstantLight((SKY,) * 3 if kind != "sky" else (1.0,) * 3, visible=False)
+        sky = ConstantLight(tuple(SKY) if kind != "sky" else (1.0,) * 3, visible=False)
         lights: dict[str, Light] = {"sky of the studio": sky}
-        self.key = self._toward(0.55, -0.75, 1.0)
+        self.key = self._toward(0.5, -0.85, 1.0)
+        self.fill = self._toward(0.5, 0.8, 0.1)
+        if kind != "sky":
+            lights["fill of the studio"] = DirectionalLight(tuple(-self.fill), tuple(FILL_LIGHT))
         if kind == "sun":
-            lights["key of the studio"] = DirectionalLight(tuple(-self.key), (KEY,) * 3)
+            lights["key of the studio"] = DirectionalLight(tuple(-self.key), tuple(KEY))
         if kind == "studio":
             objects["key of the studio"] = self._panel()
         return objects, lights
@@ -238,7 +243,7 @@ class Studio:
         area = (2 * BREADTH * self.radius) ** 2
         power = KEY * (DISTANCE * self.radius) ** 2 / area
         faces = [[0, 2, 1], [0, 3, 2]]
-        material = Material((0.0,) * 3, emission=(power,) * 3, two_sided=False)
+        material = Material((0.0,) * 3, emission=tuple(power), two_sided=False)
         return Object(geomkit.Mesh(self.corners.astype(np.float32), faces), material)
 
     def _ground(self, objects: dict[str, Object]) -> Object:
@@ -253,18 +258,20 @@ class Studio:
         a, b, c, d = (z.ravel() for z in (corner[:-1, :-1], corner[1:, :-1], corner[1:, 1:], corner[:-1, 1:]))
         faces = np.concatenate([np.stack([a, b, c], axis=1), np.stack([a, c, d], axis=1)])
         light = self._irradiance(points, objects) / np.pi
-        albedo = (self.background / np.maximum(light, 1e-6)[:, None]).astype(np.float32)
+        albedo = (self.background / np.maximum(light, 1e-6)).astype(np.float32)
         return Object(geomkit.Mesh(points.astype(np.float32), faces), Material(albedo))
 
     def _irradiance(self, points: np.ndarray, objects: dict[str, Object]) -> np.ndarray:
-        """(N,) on the ground, nothing being in the way."""
+        """(N, 3) on the ground, nothing being in the way."""
         kind = self.look.light
-        total = np.full(len(points), np.pi * (1.0 if kind == "sky" else SKY))
+        total = np.broadcast_to(np.pi * (1.0 if kind == "sky" else SKY), points.shape)
+        if kind != "sky":
+            total = total + FILL_LIGHT * (self.fill @ self.up)
         if kind == "sun":
-            total += KEY * (self.key @ self.up)
+            total = total + KEY * (self.key @ self.up)
         if kind == "studio":
-            power = objects["key of the studio"].material.emission[0]
-            total += power * lambert(points, self.up, self.corners)
+            power = np.array(objects["key of the studio"].material.emission)
+            total = total + power * lambert(points, self.up, self.corners)[:, None]
         return total
 
     def radiance(self, camera: Camera, progress: Callable[[int, int], None]) -> np.ndarray:
@@ -284,7 +291,7 @@ class Studio:
             K[1, 2] -= first
             strip = replace(camera, K=K, height=last - first)
             image = geomkit.render(
-                self.scene, strip, channels=("color", "mask"), samples=n, depth=BOUNCES, boundary="none", seed=k
+                self.scene, strip, channels=("color", "mask"), samples=n, depth=BOUNCES.get(self.look.light or '', 1), boundary="none", seed=k
             )
             out[first:last, :, :3], out[first:last, :, 3:] = image.color, image.mask
             progress(k + 1, len(strips))
