@@ -49,13 +49,18 @@ def shoot(
     """
     if path.suffix.lower() == ".mp4":
         check_mp4(options["width"], options["height"])
+    if frames is not None and options["eye"] is not None:
+        raise ValueError(message("render", "turntable", "it without --eye", "both"))
     look = look.chosen(scene)
     whole = merged(scene)
-    camera = view(whole, **options)
+    start = AZIMUTH if options["azimuth"] is None else options["azimuth"]
+    turns = [options] if frames is None else [options | {"azimuth": start + 360 * k / frames} for k in range(frames)]
+    cameras = [view(whole, **turn) for turn in turns]
+    if options["eye"] is None:
+        cameras = fitted(cameras, np.asarray(whole.vertices_array, np.float64))
     scene = dressed(scene, look)
     if frames is None:
-        if options["eye"] is None:
-            camera = fitted(camera, np.asarray(whole.vertices_array, np.float64))
+        camera = cameras[0]
         image = Studio(scene, whole, camera, look).radiance(camera, progress)
         extension = path.suffix.lower()
         if extension == ".npz":
@@ -64,9 +69,8 @@ def shoot(
         else:
             save_image(path, developed(image) if extension in DEVELOPED else image)
         return f"{look.samples**2} samples a pixel, light: {look.light}\n{camera}"
-    start, pictures = AZIMUTH if options["azimuth"] is None else options["azimuth"], []
-    for k in range(frames):
-        camera = view(whole, **(options | {"azimuth": start + 360 * k / frames}))
+    pictures = []
+    for k, camera in enumerate(cameras):
 
         def advance(done: int, total: int, k: int = k) -> None:
             progress(k * total + done, frames * total)

@@ -11,7 +11,8 @@ import geomkit
 from geomkit.files import destination
 
 SceneFile = Annotated[
-    Path, typer.Argument(metavar="MESH", help="A .glb, .gltf, .obj, .off, .ply or .stl file, with materials or without.")
+    Path,
+    typer.Argument(metavar="MESH", help="A .glb, .gltf, .obj, .off, .ply or .stl file, with materials or without."),
 ]
 Vector = tuple[float, float, float]
 

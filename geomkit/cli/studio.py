@@ -26,7 +26,7 @@ BOUNCES = {"scene": 3}  # surfaces that light may meet; 1 in the studio, which i
 SKY, KEY = np.array([0.40, 0.42, 0.445]), np.array([3.45, 3.3, 3.1])
 # Of a weak light from low on the right, in place of what the ground would reflect upon shaded sides.
 FILL_LIGHT = np.array([0.55, 0.6, 0.66])
-DISTANCE, BREADTH = 6.0, 1.6  # of the key light, in radii of the scene
+DISTANCE, BREADTH = 16.0, 4.2  # of the key light, in radii of the scene
 EXTENT, CELLS = 60.0, 96  # of the ground, in radii; and its squares a side
 
 # Where tones begin to be compressed, and the radiance that is white.
@@ -122,20 +122,24 @@ def undeveloped(shown: np.ndarray) -> np.ndarray:
     return shown * (radiance / np.maximum(largest, 1e-12))
 
 
-def fitted(camera: Camera, vertices: np.ndarray) -> Camera:
-    """The camera moved, not turned, so that points fill the middle FILL of its image's width or height.
+def fitted(cameras: list[Camera], vertices: np.ndarray) -> list[Camera]:
+    """Cameras moved, not turned, and all alike, so that points fill the middle FILL of the images' width or height.
 
-    A point (x, y, z) in its axes, moved by (a, b, c), is within the image's sides if |x + a| <= s (z + c) with the slope
-    s of a side; so the least c and its a are given by the points that touch the two sides.
+    A point (x, y, z) in a camera's axes, moved by (a, b, c), is within the image's sides if |x + a| <= s (z + c) with
+    the slope s of a side; so the least c and its a are given by the points that touch the two sides.
     """
-    pose, K = np.array(camera.world_to_camera), np.asarray(camera.K)
-    at = vertices @ pose[:3, :3].T + pose[:3, 3]
-    slopes = FILL * 0.5 * np.array([camera.width, camera.height]) / K.diagonal()[:2]
-    right = (at[:, :2] - slopes * at[:, 2:]).max(axis=0)
-    left = (-at[:, :2] - slopes * at[:, 2:]).max(axis=0)
-    pose[:2, 3] += 0.5 * (left - right)
-    pose[2, 3] += ((left + right) / (2 * slopes)).max()
-    return replace(camera, world_to_camera=pose)
+    K = np.asarray(cameras[0].K)
+    slopes = FILL * 0.5 * np.array([cameras[0].width, cameras[0].height]) / K.diagonal()[:2]
+    poses = [np.array(camera.world_to_camera) for camera in cameras]
+    right, left = np.full(2, -np.inf), np.full(2, -np.inf)
+    for pose in poses:
+        at = vertices @ pose[:3, :3].T + pose[:3, 3]
+        right = np.maximum(right, (at[:, :2] - slopes * at[:, 2:]).max(axis=0))
+        left = np.maximum(left, (-at[:, :2] - slopes * at[:, 2:]).max(axis=0))
+    shift = np.append(0.5 * (left - right), ((left + right) / (2 * slopes)).max())
+    for pose in poses:
+        pose[:3, 3] += shift
+    return [replace(camera, world_to_camera=pose) for camera, pose in zip(cameras, poses, strict=True)]
 
 
 def merged(scene: Scene) -> geomkit.Mesh:
@@ -219,7 +223,9 @@ class Studio:
         objects, kind = dict(scene.objects), self.look.light
         if kind == "scene":
             if not scene.lights and not any(np.any(thing.material.emission) for thing in objects.values()):
-                raise ValueError(message("render", "light", f"one of {', '.join(LIGHTS[:3])}, as the file has none", kind))
+                raise ValueError(
+                    message("render", "light", f"one of {', '.join(LIGHTS[:3])}, as the file has none", kind)
+                )
             return objects, dict(scene.lights)
         sky = ConstantLight(tuple(SKY) if kind != "sky" else (1.0,) * 3, visible=False)
         lights: dict[str, Light] = {"sky of the studio": sky}
@@ -239,10 +245,10 @@ class Studio:
         a = np.cross(self.up, self.key)
         a = a / np.linalg.norm(a) * BREADTH * self.radius
         b = np.cross(self.key, a)
-        self.corners = at + np.array([-a - b, a - b, a + b, -a + b])
+        self.corners = at + np.array([-a - b, -a + b, a + b, a - b])
         area = (2 * BREADTH * self.radius) ** 2
         power = KEY * (DISTANCE * self.radius) ** 2 / area
-        faces = [[0, 2, 1], [0, 3, 2]]
+        faces = [[0, 1, 2], [0, 2, 3]]
         material = Material((0.0,) * 3, emission=tuple(power), two_sided=False)
         return Object(geomkit.Mesh(self.corners.astype(np.float32), faces), material)
 
@@ -291,7 +297,13 @@ class Studio:
             K[1, 2] -= first
             strip = replace(camera, K=K, height=last - first)
             image = geomkit.render(
-                self.scene, strip, channels=("color", "mask"), samples=n, depth=BOUNCES.get(self.look.light or '', 1), boundary="none", seed=k
+                self.scene,
+                strip,
+                channels=("color", "mask"),
+                samples=n,
+                depth=BOUNCES.get(self.look.light or "", 1),
+                boundary="none",
+                seed=k,
             )
             out[first:last, :, :3], out[first:last, :, 3:] = image.color, image.mask
             progress(k + 1, len(strips))
@@ -301,11 +313,14 @@ class Studio:
 
 
 def lambert(points: np.ndarray, normal: np.ndarray, corners: np.ndarray) -> np.ndarray:
-    """(N,) irradiance at points of a plane from a polygon above it that has radiance 1 (Lambert, 1760)."""
+    """(N,) irradiance at points of a plane from a polygon above it that has radiance 1 (Lambert, 1760).
+
+    The polygon shines to the side from which its corners are seen counter-clockwise.
+    """
     to = corners - points[:, None]
     to = to / np.linalg.norm(to, axis=2, keepdims=True)
     after = np.roll(to, -1, axis=1)
     across = np.cross(to, after)
     length = np.maximum(np.linalg.norm(across, axis=2), 1e-12)
     angle = np.arctan2(length, (to * after).sum(axis=2))
-    return np.abs(0.5 * (angle * (across @ normal) / length).sum(axis=1))
+    return np.maximum(-0.5 * (angle * (across @ normal) / length).sum(axis=1), 0)
