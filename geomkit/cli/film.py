@@ -54,7 +54,9 @@ def shoot(
     look = look.chosen(scene)
     whole = merged(scene)
     start = AZIMUTH if options["azimuth"] is None else options["azimuth"]
-    turns = [options] if frames is None else [options | {"azimuth": start + 360 * k / frames} for k in range(frames)]
+    turns: list[dict[str, Any]] = (
+        [options] if frames is None else [options | {"azimuth": start + 360 * k / frames} for k in range(frames)]
+    )
     cameras = [view(whole, **turn) for turn in turns]
     if options["eye"] is None:
         cameras = fitted(cameras, np.asarray(whole.vertices_array, np.float64))

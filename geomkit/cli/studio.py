@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -26,7 +25,7 @@ BOUNCES = {"scene": 3}  # surfaces that light may meet; 1 in the studio, which i
 SKY, KEY = np.array([0.40, 0.42, 0.445]), np.array([3.45, 3.3, 3.1])
 # Of a weak light from low on the right, in place of what the ground would reflect upon shaded sides.
 FILL_LIGHT = np.array([0.55, 0.6, 0.66])
-DISTANCE, BREADTH = 16.0, 4.2  # of the key light, in radii of the scene
+DISTANCE, BREADTH, FILL_BREADTH = 16.0, 4.2, 6.0  # of the lights, in radii of the scene
 EXTENT, CELLS = 60.0, 96  # of the ground, in radii; and its squares a side
 
 # Where tones begin to be compressed, and the radiance that is white.
@@ -166,10 +165,8 @@ def dressed(scene: Scene, look: Look) -> Scene:
             continue
         mesh, source = cut_at_creases(thing.mesh, CREASE)
         material, uv = thing.material, thing.uv
-        if is_plain(material) and look.albedo is None:
-            material = CLAY
-        elif is_plain(material):
-            material = replace(CLAY, albedo=tuple(look.albedo))
+        if is_plain(material):
+            material = CLAY if look.albedo is None else replace(CLAY, albedo=tuple(look.albedo))
         elif look.albedo is not None:
             material, uv = replace(material, albedo=tuple(look.albedo), model="diffuse"), None
         elif np.ndim(material.albedo) == 2:
@@ -230,27 +227,25 @@ class Studio:
         sky = ConstantLight(tuple(SKY) if kind != "sky" else (1.0,) * 3, visible=False)
         lights: dict[str, Light] = {"sky of the studio": sky}
         self.key = self._toward(0.5, -0.85, 1.0)
-        self.fill = self._toward(0.5, 0.8, 0.1)
+        self.panels: dict[str, np.ndarray] = {}
         if kind != "sky":
-            lights["fill of the studio"] = DirectionalLight(tuple(-self.fill), tuple(FILL_LIGHT))
+            objects["fill of the studio"] = self._panel("fill", self._toward(0.5, 0.8, 0.45), FILL_LIGHT, FILL_BREADTH)
         if kind == "sun":
             lights["key of the studio"] = DirectionalLight(tuple(-self.key), tuple(KEY))
         if kind == "studio":
-            objects["key of the studio"] = self._panel()
+            objects["key of the studio"] = self._panel("key", self.key, KEY, BREADTH)
         return objects, lights
 
-    def _panel(self) -> Object:
+    def _panel(self, name: str, toward: np.ndarray, irradiance: np.ndarray, breadth: float) -> Object:
         """A square that shines upon the scene, and is black from behind."""
-        at = self.center + DISTANCE * self.radius * self.key
-        a = np.cross(self.up, self.key)
-        a = a / np.linalg.norm(a) * BREADTH * self.radius
-        b = np.cross(self.key, a)
-        self.corners = at + np.array([-a - b, -a + b, a + b, a - b])
-        area = (2 * BREADTH * self.radius) ** 2
-        power = KEY * (DISTANCE * self.radius) ** 2 / area
-        faces = [[0, 1, 2], [0, 2, 3]]
+        at = self.center + DISTANCE * self.radius * toward
+        a = np.cross(self.up, toward)
+        a = a / np.linalg.norm(a) * breadth * self.radius
+        b = np.cross(toward, a)
+        corners = self.panels[name] = at + np.array([-a - b, -a + b, a + b, a - b])
+        power = irradiance * DISTANCE**2 / (2 * breadth) ** 2
         material = Material((0.0,) * 3, emission=tuple(power), two_sided=False)
-        return Object(geomkit.Mesh(self.corners.astype(np.float32), faces), material)
+        return Object(geomkit.Mesh(corners.astype(np.float32), [[0, 1, 2], [0, 2, 3]]), material)
 
     def _ground(self, objects: dict[str, Object]) -> Object:
         """A plane of just the brightness of the background, where nothing is in the light's way."""
@@ -268,16 +263,16 @@ class Studio:
         return Object(geomkit.Mesh(points.astype(np.float32), faces), Material(albedo))
 
     def _irradiance(self, points: np.ndarray, objects: dict[str, Object]) -> np.ndarray:
-        """(N, 3) on the ground, nothing being in the way."""
+        """(N, 3) on the ground, the scene not being in the way."""
         kind = self.look.light
         total = np.broadcast_to(np.pi * (1.0 if kind == "sky" else SKY), points.shape)
-        if kind != "sky":
-            total = total + FILL_LIGHT * (self.fill @ self.up)
         if kind == "sun":
             total = total + KEY * (self.key @ self.up)
-        if kind == "studio":
-            power = np.array(objects["key of the studio"].material.emission)
-            total = total + power * lambert(points, self.up, self.corners)[:, None]
+        for name, corners in self.panels.items():
+            power = np.array(objects[f"{name} of the studio"].material.emission)
+            bright, dark = (lambert(points, self.up, side)[:, None] for side in (corners, corners[::-1]))
+            # It is in the way of some of the sky, too.
+            total = total + power * bright - SKY * (bright + dark)
         return total
 
     def radiance(self, camera: Camera, progress: Callable[[int, int], None]) -> np.ndarray:
