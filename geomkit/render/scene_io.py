@@ -99,7 +99,7 @@ def load_cameras(path: str | os.PathLike, *, width: int, height: int) -> dict[st
         >>> path, ball = os.path.join(tempfile.mkdtemp(), "ball.glb"), gk.shapes.icosphere(2)
         >>> gk.save_scene(path, gk.Scene(ball), cameras={"front": gk.Camera.framing(ball, width=64, height=48)})
         >>> gk.load_cameras(path, width=128, height=96)
-        {'front': Camera(128 x 96, at [1.46901, 1.06946, 2.54441], fx 131.88, fy 131.88)}
+        {'front': Camera(128 x 96, at [1.42869, 1.04, 2.47456], fx 131.879, fy 131.879)}
     """
     path = Path(path)
     _extension(path, "load_cameras", ("glb", "gltf"))
