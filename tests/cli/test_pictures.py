@@ -113,6 +113,8 @@ def test_mp4_needs_its_package(call, tmp_path, monkeypatch):
     assert code == 2 and "render: width, height: expected even numbers for .mp4, got 31, 480" in err
 
 
+# imageio-ffmpeg leaves it to the garbage collector to close its pipes.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_turntable_mp4(call, tmp_path):
     pytest.importorskip("imageio_ffmpeg")
     small = ["--width", 32, "--height", 24, "--samples", 1, "--up", 0, 0, 1]
