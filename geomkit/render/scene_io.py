@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from geomkit.errors import message
+from geomkit.errors import message, warn
 from geomkit.files import replacing
 from geomkit.mesh.io import load_mesh
 from geomkit.mesh.mesh import Mesh
@@ -51,9 +51,12 @@ def load_scene(path: str | os.PathLike, *, dtype: DTypeLike = np.float32, nonfin
         upwards.
 
     Raises:
-        FileNotFoundError: no such file, or one that it names.
+        FileNotFoundError: no such file, or one that a glTF file names.
         ValueError: an extension of no known format, a file that is not of its format, or another dtype.
         MeshError: as for `Mesh`.
+
+    Warns:
+        UserWarning: an MTL file or its texture is missing, as often, and what it says is left out.
 
     Example:
         >>> import geomkit as gk, os, tempfile
@@ -180,7 +183,11 @@ def _obj_scene(path: Path, dtype: np.dtype, nonfinite: str) -> Scene:
     materials: dict[str, Material] = {}
     for line in lines:
         if len(line) == 2 and line[0] == "mtllib":
-            materials |= _mtl(path.parent / line[1].strip(), dtype)
+            beside = path.parent / line[1].strip()
+            if beside.is_file():
+                materials |= _mtl(beside, dtype)
+            else:
+                warn(f"load_scene: {beside} is missing: its materials are grey", UserWarning)
     import trimesh
 
     # It cuts the file along its materials and texture coordinates; what the materials are was read above.
@@ -223,7 +230,11 @@ def _mtl(path: Path, dtype: np.dtype) -> dict[str, Material]:
             current["albedo" if key == "Kd" else "emission"] = numbers if len(numbers) == 3 else numbers[:1] * 3
         elif key == "map_Kd":
             name = rest.split()[-1] if rest.startswith("-") else rest
-            image = load_image(path.parent / name.replace("\\", "/"))
+            file = path.parent / name.replace("\\", "/")
+            if not file.is_file():
+                warn(f"load_scene: {file} is missing: its material has the colour Kd", UserWarning)
+                continue
+            image = load_image(file)
             current["texture"] = image[:, :, :3] if image.shape[2] > 2 else np.repeat(image[:, :, :1], 3, axis=2)
     out = {}
     for name, given in found.items():

@@ -306,8 +306,12 @@ def test_obj_with_materials(tmp_path):
     np.testing.assert_array_equal(scene["pic.material.albedo"], quadrants())
     np.testing.assert_array_equal(scene["pic.uv"], scene["pic.vertices"][:, :2])
     (tmp_path / "the map.png").unlink()
-    with pytest.raises(FileNotFoundError, match="the map.png"):
-        gk.load_scene(tmp_path / "a.obj")
+    with pytest.warns(UserWarning, match="the map.png is missing: its material has the colour Kd"):
+        assert gk.load_scene(tmp_path / "a.obj")["pic.material.albedo"] == (0, 0, 0)
+    (tmp_path / "m.mtl").unlink()
+    with pytest.warns(UserWarning, match="m.mtl is missing: its materials are grey"):
+        scene = gk.load_scene(tmp_path / "a.obj")
+    assert len(scene.objects) == 2 and {thing.material for thing in scene.objects.values()} == {gk.Material()}
 
 
 def test_meshes_are_scenes_of_one_object(tmp_path):
