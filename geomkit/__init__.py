@@ -21,6 +21,8 @@ from geomkit.mesh.measure import (
 )
 from geomkit.mesh.mesh import Mesh as Mesh
 from geomkit.render.camera import Camera as Camera
+from geomkit.render.color import linear_to_srgb as linear_to_srgb, srgb_to_linear as srgb_to_linear
+from geomkit.render.image_io import load_image as load_image, save_image as save_image
 from geomkit.render.pixel_rays import pixel_rays as pixel_rays
 from geomkit.render.pose import pose as pose
 from geomkit.render.project_points import project_points as project_points
@@ -34,6 +36,11 @@ from geomkit.render.scene import (
     PointLight as PointLight,
     Scene as Scene,
     SpotLight as SpotLight,
+)
+from geomkit.render.scene_io import (
+    load_cameras as load_cameras,
+    load_scene as load_scene,
+    save_scene as save_scene,
 )
 from geomkit.render.texture import Texture as Texture
 from geomkit.runtime.host import num_threads as num_threads, set_num_threads as set_num_threads

@@ -70,6 +70,7 @@ def test_files_that_the_readme_names_exist():
     for name in re.findall(r"\]\(([^)#:]+)\)", TEXT):
         assert (ROOT / name).exists(), name
     assert (ROOT / "data" / "signed_distance.png").stat().st_size < 200_000
+    assert (ROOT / "data" / "render.png").stat().st_size < 150_000
 
 
 def test_names_that_the_readme_uses_exist():

@@ -14,7 +14,7 @@ import typer
 
 import geomkit
 from geomkit.autodiff.recording import paused
-from geomkit.cli import volumes
+from geomkit.cli import pictures, volumes
 from geomkit.files import destination
 
 app = typer.Typer(
@@ -156,40 +156,7 @@ def raycast(
     print(f"{output}: {len(at)} rays, {', '.join(columns)}")
 
 
-@app.command()
-def render(
-    mesh: MeshFile,
-    output: Annotated[Path, typer.Option("-o", "--output", help="A .png picture, or .npy or .npz values.")],
-    channel: Annotated[str, typer.Option(help="depth, normal (of the world) or face.")] = "depth",
-    width: Annotated[int, typer.Option(help="In pixels.")] = 640,
-    height: Annotated[int, typer.Option(help="In pixels.")] = 480,
-    fov: Annotated[float, typer.Option(help="Vertical field of view, in degrees.")] = 40.0,
-    azimuth: Annotated[float | None, typer.Option(help="Degrees about --up; 30 if none.")] = None,
-    elevation: Annotated[float | None, typer.Option(help="Degrees above the horizon; 20 if none.")] = None,
-    eye: Annotated[Vector | None, typer.Option(metavar="X Y Z", help="Camera, instead of angles.")] = None,
-    target: Annotated[
-        Vector | None, typer.Option(metavar="X Y Z", help="What it looks at; the middle if none.")
-    ] = None,
-    up: Annotated[Vector, typer.Option(metavar="X Y Z", help="Upwards in the picture.")] = (0.0, 1.0, 0.0),
-    dtype: Dtype = "float32",
-) -> None:
-    """Draw what a camera sees of a mesh: the whole of it if no --eye is given."""
-    from geomkit.cli.progress import bar
-    from geomkit.cli.render import DIM, WHITE, check, draw, image_format, view
-
-    image_format(output)
-    check(channel, width, height)
-    destination(output)
-    loaded = geomkit.load_mesh(mesh, dtype=dtype)
-    angles: dict[str, Any] = {"azimuth": azimuth, "elevation": elevation, "eye": eye, "target": target, "up": up}
-    camera = view(loaded, width=width, height=height, fov=fov, **angles)
-    with bar("rendering") as progress:
-        seen, span = draw(loaded, camera, channel, output, progress)
-    print(f"{output}: {channel}, {100 * seen / (width * height):.3g} % of the pixels see the mesh")
-    print(camera)
-    if span is not None:
-        greys = (f" ({WHITE})", f" ({DIM})") if output.suffix.lower() == ".png" else ("", "")
-        print(f"depth {span[0]:g}{greys[0]} to {span[1]:g}{greys[1]}")
+app.command()(pictures.render)
 
 
 @app.command()

@@ -14,6 +14,7 @@ from geomkit.runtime import cache, cuda, host, nvrtc
 OPTIONAL = {
     "torch": "torch",
     "jax": "jax",
+    "imageio-ffmpeg": "video",
     "nbclient": "notebook",
     "ipykernel": "notebook",
     "open3d": "bench",

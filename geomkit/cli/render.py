@@ -14,8 +14,11 @@ from geomkit.files import replacing
 from geomkit.mesh import Mesh
 from geomkit.render.camera import Camera
 
-CHANNELS = ("depth", "normal", "face")
+CHANNELS = ("color", "depth", "normal", "face")
 IMAGE_FORMATS = (".png", ".npy", ".npz")
+COLOR_FORMATS = (".png", ".jpg", ".jpeg", ".exr", ".hdr", ".npy", ".npz")
+FILM_FORMATS = (".gif", ".mp4")
+MOST_SAMPLES = 64  # along a side of a pixel
 LARGEST = 1 << 15  # pixels a side
 TILE = 1 << 18  # rays at a time, about 100 bytes each
 WHITE = 65535
@@ -25,28 +28,41 @@ AZIMUTH, ELEVATION = 30.0, 20.0
 Vector = tuple[float, float, float]
 
 
-def image_format(path: Path) -> str:
+def output_format(path: Path, channel: str, turntable: int | None) -> str:
     """The format that a file name asks for.
 
     Raises:
-        ValueError: none that is known.
+        ValueError: none that is known of such a channel; a turntable that is none, or has no frames to turn.
     """
-    if path.suffix.lower() not in IMAGE_FORMATS:
-        raise ValueError(message("render", "output", f"a file name ending in {', '.join(IMAGE_FORMATS)}", str(path)))
-    return path.suffix.lower()
+    formats, extension = IMAGE_FORMATS, path.suffix.lower()
+    if turntable is not None:
+        if channel != "color":
+            raise ValueError(message("render", "turntable", "it with the channel color", channel))
+        if turntable < 2:
+            raise ValueError(message("render", "turntable", "at least 2 frames", str(turntable)))
+        formats = FILM_FORMATS
+    elif channel == "color":
+        if extension in FILM_FORMATS:
+            raise ValueError(message("render", "turntable", f"a number of frames for {extension}", "none"))
+        formats = COLOR_FORMATS
+    if extension not in formats:
+        raise ValueError(message("render", "output", f"a file name ending in {', '.join(formats)}", str(path)))
+    return extension
 
 
-def check(channel: str, width: int, height: int) -> None:
+def check(channel: str, width: int, height: int, samples: int = 1) -> None:
     """Refuse what no mesh would make right.
 
     Raises:
-        ValueError: a channel that is none, or a size that is too large or less than one pixel.
+        ValueError: a channel that is none, a size that is too large or less than one pixel, or so for samples.
     """
     if channel not in CHANNELS:
         raise ValueError(message("render", "channel", f"one of {', '.join(CHANNELS)}", repr(channel)))
     for name, pixels in (("width", width), ("height", height)):
         if not 1 <= pixels <= LARGEST:
             raise ValueError(message("render", name, f"pixels in [1, {LARGEST}]", str(pixels)))
+    if not 1 <= samples <= MOST_SAMPLES:
+        raise ValueError(message("render", "samples", f"a number in [1, {MOST_SAMPLES}]", str(samples)))
 
 
 def view(
@@ -87,7 +103,7 @@ def cast(
     Args:
         mesh: the mesh.
         camera: the camera.
-        channel: one of CHANNELS.
+        channel: one of CHANNELS but color.
         encode: from the values of a tile, (rows, width) or (rows, width, 3), to what the image holds of them.
         progress: called with the rows done and the rows there are.
 
@@ -121,7 +137,7 @@ def draw(
     Returns:
         How many pixels see the mesh; and, for depths that are seen, the least and the greatest.
     """
-    extension = image_format(path)
+    extension = path.suffix.lower()
     encode = {"normal": normal_colours, "face": face_colours}.get(channel) if extension == ".png" else None
     image, seen = cast(mesh, camera, channel, encode=_same if encode is None else encode, progress=progress)
     span = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -196,6 +197,12 @@ class Scene:
 
     def __repr__(self) -> str:
         return f"Scene(objects: {', '.join(self.objects)}; lights: {', '.join(self.lights) or 'none'})"
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the scene as a GLB file: see `geomkit.save_scene`."""
+        from geomkit.render.scene_io import save_scene
+
+        save_scene(path, self)
 
     # ---- by path
 

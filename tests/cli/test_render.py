@@ -25,10 +25,11 @@ def flag(tmp_path) -> Path:
 
 
 FRONT = ["--eye", 0, 0, 4, "--target", 0, 0, 0, "--fov", 36, "--width", 60, "--height", 50]
+DEPTH = ["--channel", "depth"]
 
 
 def test_render_shows_the_mark_where_it_is(call, flag, tmp_path):
-    code, out, err = call("render", flag, *FRONT, "-o", tmp_path / "a.png")
+    code, out, err = call("render", flag, *FRONT, *DEPTH, "-o", tmp_path / "a.png")
     assert code == 0 and not err and "depth 3.5 (65535) to 4 (13107)" in out
     image = imageio.v3.imread(tmp_path / "a.png")
     assert image.shape == (50, 60) and image.dtype == np.uint16
@@ -46,7 +47,7 @@ def test_render_values(call, flag, tmp_path):
         found = np.load(tmp_path / "a.npy")
         assert found.dtype == wanted.dtype
         np.testing.assert_array_equal(found, wanted)
-    call("render", flag, *FRONT, "-o", tmp_path / "a.npz", "--dtype", "float64")
+    call("render", flag, *FRONT, *DEPTH, "-o", tmp_path / "a.npz", "--dtype", "float64")
     with np.load(tmp_path / "a.npz") as found:
         assert found["depth"].dtype == np.float64
         np.testing.assert_array_equal(found["K"], camera.K)
@@ -67,7 +68,7 @@ def test_render_normals_and_faces(call, flag, tmp_path):
 
 def test_render_frames_the_mesh(call, tmp_path):
     options = ["--width", 90, "--height", 70, "--azimuth", -40, "--elevation", 10, "--up", 0, 0, 1, "--fov", 50]
-    code, out, _ = call("render", KNOT, *options, "-o", tmp_path / "a.npy")
+    code, out, _ = call("render", KNOT, *options, *DEPTH, "-o", tmp_path / "a.npy")
     mesh = gk.load_mesh(KNOT)
     camera = Camera.framing(mesh, width=90, height=70, azimuth=-40, elevation=10, up=(0, 0, 1), fov=50)
     depth = gk.cast_rays(mesh, *camera.rays()).t.reshape(70, 90)
@@ -100,9 +101,9 @@ def test_render_of_nothing_is_black(call, flag, tmp_path):
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        (["-o", "a.jpg"], "render: output: expected a file name ending in .png, .npy, .npz, got a.jpg"),
+        ([*DEPTH, "-o", "a.jpg"], "render: output: expected a file name ending in .png, .npy, .npz, got a.jpg"),
         (["-o", "none/a.png"], "no such folder: none"),
-        (["--channel", "colour"], "render: channel: expected one of depth, normal, face, got 'colour'"),
+        (["--channel", "colour"], "render: channel: expected one of color, depth, normal, face, got 'colour'"),
         (["--width", "0"], "render: width: expected pixels in [1, 32768], got 0"),
         (["--height", "99999"], "render: height: expected pixels in [1, 32768], got 99999"),
         (["--fov", "180"], "Camera.framing: fov: expected degrees between 0 and 180, got 180.0"),
@@ -114,7 +115,7 @@ def test_render_of_nothing_is_black(call, flag, tmp_path):
         (["--eye", *"111", "--target", *"111"], "Camera.look_at: target: expected another point than eye, got"),
         (["--eye", *"050", "--target", *"000"], "Camera.look_at: up: expected another direction than that of the vi"),
         (["--eye", *"12"], "Option '--eye' requires 3 arguments. (see --help)"),
-        (["--dtype", "int8"], "load_mesh: dtype: expected float32 or float64, got int8"),
+        ([*DEPTH, "--dtype", "int8"], "load_mesh: dtype: expected float32 or float64, got int8"),
     ],
 )
 def test_render_refuses(call, tmp_path, monkeypatch, options, text):

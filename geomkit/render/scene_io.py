@@ -1,0 +1,245 @@
+"""Scene files: glTF and GLB, with OBJ and its materials, PLY, STL and OFF as scenes of what they hold."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from geomkit.errors import message, warn
+from geomkit.files import replacing
+from geomkit.mesh.io import load_mesh
+from geomkit.mesh.mesh import Mesh
+from geomkit.render.camera import Camera
+from geomkit.render.color import srgb_to_linear
+from geomkit.render.gltf_file import GltfFile
+from geomkit.render.gltf_read import KNOWN, cameras_of, free_name, scene_of
+from geomkit.render.gltf_write import glb_of_scene
+from geomkit.render.image_io import load_image
+from geomkit.render.scene import Material, Object, Scene
+
+__all__ = ["FORMATS", "load_cameras", "load_scene", "save_scene"]
+
+FORMATS = ("glb", "gltf", "obj", "off", "ply", "stl")
+
+
+def load_scene(path: str | os.PathLike, *, dtype: DTypeLike = np.float32, nonfinite: str = "error") -> Scene:
+    """Read a file as a scene: objects with materials, textures and uv, and lights.
+
+    Of glTF and GLB: the default scene, each primitive of each node an object in its place; materials of the
+    metallic-roughness model, base colours by factor, texture or vertex (where there is a texture, colours of vertices
+    are left out), emission, sides; lights of KHR_lights_punctual with their numbers as they are. Textures of metallic,
+    roughness and emission count by their mean. Normals of a file say that an object is smooth, no more: they are
+    computed anew. Left out are alpha, normal and occlusion maps, a texture's wrapping (it repeats), skins, morphs and
+    animations.
+
+    Of OBJ: an object for each material, with the Kd, map_Kd and Ke of its MTL file; Kd and Ke are linear. Of PLY, STL
+    and OFF: one object, colours of vertices its albedo. These have no lights.
+
+    Args:
+        path: a .glb, .gltf, .obj, .off, .ply or .stl file.
+        dtype: of the meshes, numpy.float32 or numpy.float64.
+        nonfinite: as for `Mesh`.
+
+    Returns:
+        the scene. Names are those of the file, with `_` for what no path has, and a number where one is taken; uv has v
+        upwards.
+
+    Raises:
+        FileNotFoundError: no such file, or one that a glTF file names.
+        ValueError: an extension of no known format, a file that is not of its format, or another dtype.
+        MeshError: as for `Mesh`.
+
+    Warns:
+        UserWarning: an MTL file or its texture is missing, as often, and what it says is left out.
+
+    Example:
+        >>> import geomkit as gk, os, tempfile
+        >>> path = os.path.join(tempfile.mkdtemp(), "ball.glb")
+        >>> gk.Scene({"ball": gk.shapes.icosphere(2)}, {"lamp": gk.PointLight((0, 3, 0))}).save(path)
+        >>> gk.load_scene(path)
+        Scene(objects: ball; lights: lamp)
+    """
+    op, path = "load_scene", Path(path)
+    extension = _extension(path, op, FORMATS)
+    if dtype not in (np.float32, np.float64, "float32", "float64"):
+        raise ValueError(message(op, "dtype", "float32 or float64", str(dtype)))
+    kind = np.dtype(dtype)
+    if extension in ("glb", "gltf"):
+        data = path.read_bytes()
+        return _tried(op, path, lambda: scene_of(GltfFile(data, path.parent, KNOWN), kind, nonfinite))
+    if extension == "obj":
+        return _obj_scene(path, kind, nonfinite)
+    mesh = load_mesh(path, dtype=kind, nonfinite=nonfinite)
+    albedo = None
+    if extension in ("ply", "off"):
+        albedo = _tried(op, path, lambda: _vertex_colors(path, extension, mesh, kind))
+    thing = Object(mesh) if albedo is None else Object(mesh, Material(albedo=albedo))
+    return Scene({free_name(path.stem, (), "object"): thing})
+
+
+def load_cameras(path: str | os.PathLike, *, width: int, height: int) -> dict[str, Camera]:
+    """The cameras of a glTF or GLB file, by name.
+
+    Args:
+        path: a .glb or .gltf file.
+        width, height: of the images in pixels, which glTF does not say. The vertical field of view is the file's.
+
+    Returns:
+        a Camera for each node that has one.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: another extension, or a file that is not of its format.
+
+    Example:
+        >>> import geomkit as gk, os, tempfile
+        >>> path, ball = os.path.join(tempfile.mkdtemp(), "ball.glb"), gk.shapes.icosphere(2)
+        >>> gk.save_scene(path, gk.Scene(ball), cameras={"front": gk.Camera.framing(ball, width=64, height=48)})
+        >>> gk.load_cameras(path, width=128, height=96)
+        {'front': Camera(128 x 96, at [1.42869, 1.04, 2.47456], fx 131.879, fy 131.879)}
+    """
+    path = Path(path)
+    _extension(path, "load_cameras", ("glb", "gltf"))
+    data = path.read_bytes()
+    return _tried("load_cameras", path, lambda: cameras_of(GltfFile(data, path.parent, KNOWN), width, height))
+
+
+def save_scene(path: str | os.PathLike, scene: Scene, *, cameras: Mapping[str, Camera] | None = None) -> None:
+    """Write a scene as a GLB file, which appears whole or not at all.
+
+    `load_scene` reads all of it again: vertices, uv and colours in float32; textures as PNG of 8 bits, sRGB. A constant
+    light and the diffuse model, of which glTF knows nothing, are noted for geomkit; others see a rough dielectric.
+
+    Args:
+        path: ends in .glb. An existing file is replaced.
+        scene: a Scene, or a mesh.
+        cameras: by name.
+
+    Raises:
+        ValueError: another extension; what glTF has no place for: numbers out of its ranges, a spot's cone of more than
+            90 degrees, a camera with distortion or an axis that is not in the middle.
+        OSError: the folder does not exist or cannot be written to.
+
+    Example:
+        >>> import geomkit as gk, os, tempfile
+        >>> path = os.path.join(tempfile.mkdtemp(), "ball.glb")
+        >>> gk.save_scene(path, gk.Scene({"ball": gk.shapes.icosphere(2)}))
+    """
+    path = Path(path)
+    _extension(path, "save_scene", ("glb",))
+    data = glb_of_scene(scene if isinstance(scene, Scene) else Scene(scene), cameras or {})
+    with replacing(path) as file:
+        file.write(data)
+
+
+def _extension(path: Path, op: str, formats: tuple[str, ...]) -> str:
+    extension = path.suffix.lower().removeprefix(".")
+    if extension not in formats:
+        known = ", ".join(f".{known}" for known in formats)
+        raise ValueError(message(op, "path", f"a file name ending in {known}", str(path)))
+    return extension
+
+
+def _tried(op: str, path: Path, read: Any) -> Any:
+    try:
+        return read()
+    except FileNotFoundError:
+        raise
+    except Exception as error:
+        if type(error).__module__.startswith("geomkit") or str(error).startswith("Mesh"):
+            raise
+        # Whatever a broken file makes parsers raise: KeyError, IndexError, struct.error...
+        got = f"{path} ({type(error).__name__}: {error})"
+        form = path.suffix.removeprefix(".").upper()
+        raise ValueError(message(op, "path", f"a {form} file that can be read", got)) from error
+
+
+def _vertex_colors(path: Path, extension: str, mesh: Mesh, dtype: np.dtype) -> np.ndarray | None:
+    import trimesh
+
+    with path.open("rb") as file:
+        visual: Any = trimesh.load_mesh(file, file_type=extension, process=False).visual if mesh.n_faces else None
+    if visual is None or visual.kind != "vertex" or len(visual.vertex_colors) != mesh.n_vertices:
+        return None
+    return srgb_to_linear(np.asarray(visual.vertex_colors)[:, :3] / 255.0).astype(dtype)
+
+
+# ---- OBJ
+
+
+def _obj_scene(path: Path, dtype: np.dtype, nonfinite: str) -> Scene:
+    plain = load_mesh(path, dtype=dtype, nonfinite=nonfinite)
+    lines = [line.split(maxsplit=1) for line in path.read_text(errors="replace").splitlines()]
+    words = {line[0] for line in lines if line}
+    if not words & {"vt", "usemtl"} or not plain.n_faces:
+        # Nothing cuts it: vertices and faces as they are in the file.
+        return Scene({free_name(path.stem, (), "object"): Object(plain)})
+    materials: dict[str, Material] = {}
+    for line in lines:
+        if len(line) == 2 and line[0] == "mtllib":
+            beside = path.parent / line[1].strip()
+            if beside.is_file():
+                materials |= _mtl(beside, dtype)
+            else:
+                warn(f"load_scene: {beside} is missing: its materials are grey", UserWarning)
+    import trimesh
+
+    # It cuts the file along its materials and texture coordinates; what the materials are was read above.
+    data = path.read_bytes()
+    names = dict.fromkeys(line[1].strip() for line in lines if len(line) == 2 and line[0] == "usemtl")
+    stand_in = "".join(f"newmtl {name}\nKd 1 1 1\n" for name in names).encode()
+    resolver = {line[1].strip(): stand_in for line in lines if len(line) == 2 and line[0] == "mtllib"}
+    found = _tried(
+        "load_scene",
+        path,
+        lambda: trimesh.load_scene(io.BytesIO(data), file_type="obj", process=False, resolver=resolver),
+    )
+    objects: dict[str, Object] = {}
+    for name, part in found.geometry.items():
+        if not isinstance(part, trimesh.Trimesh):
+            continue
+        used = getattr(getattr(part.visual, "material", None), "name", None)
+        uv = getattr(part.visual, "uv", None)
+        uv = None if uv is None or len(uv) != len(part.vertices) else np.asarray(uv[:, :2], dtype)
+        material = materials.get(str(used), Material())
+        if np.ndim(material.albedo) == 3 and uv is None:
+            raise ValueError(message("load_scene", "path", f"texture coordinates, as {used} has a texture", str(path)))
+        mesh = Mesh(np.asarray(part.vertices, dtype), np.asarray(part.faces), nonfinite=nonfinite)
+        wanted = str(used) if used in materials else path.stem if len(found.geometry) == 1 else name
+        objects[free_name(wanted, objects, "object")] = Object(mesh, material, uv=uv)
+    return Scene(objects)
+
+
+def _mtl(path: Path, dtype: np.dtype) -> dict[str, Material]:
+    """The materials of an MTL file: Kd, map_Kd (its last word the file) and Ke."""
+    found: dict[str, dict[str, Any]] = {}
+    current: dict[str, Any] = {}
+    for line in path.read_text(errors="replace").splitlines():
+        key, _, rest = line.strip().partition(" ")
+        rest = rest.strip()
+        if key == "newmtl":
+            current = found.setdefault(rest, {})
+        elif key in ("Kd", "Ke"):
+            numbers = tuple(float(x) for x in rest.split()[:3])
+            current["albedo" if key == "Kd" else "emission"] = numbers if len(numbers) == 3 else numbers[:1] * 3
+        elif key == "map_Kd":
+            name = rest.split()[-1] if rest.startswith("-") else rest
+            file = path.parent / name.replace("\\", "/")
+            if not file.is_file():
+                warn(f"load_scene: {file} is missing: its material has the colour Kd", UserWarning)
+                continue
+            image = load_image(file)
+            current["texture"] = image[:, :, :3] if image.shape[2] > 2 else np.repeat(image[:, :, :1], 3, axis=2)
+    out = {}
+    for name, given in found.items():
+        if "texture" in given:
+            # Exporters write Kd 0 or 1 beside a texture, which replaces it.
+            given["albedo"] = given.pop("texture").astype(dtype)
+        out[name] = Material(**given)
+    return out
