@@ -284,3 +284,9 @@ def test_within_a_recording():
         loss = tape.watch(X).sum()
         assert gk.gradcheck(np.square, [X], adjoint=lambda x, g: [2 * x * g]) < 1e-7
     assert (tape.gradient(loss, X) == 1).all()
+
+
+def test_inputs_are_a_list():
+    for given, got in ((np.ones((4, 3)), r"\(4, 3\) float64"), (gk.shapes.box(dtype=np.float64), "a Mesh")):
+        with pytest.raises(TypeError, match=f"^gradcheck: inputs: expected a list of arrays, got {got}"):
+            gk.gradcheck(np.square, given)
