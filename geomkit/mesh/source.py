@@ -31,7 +31,7 @@ class Source:
         self.values: Any = array
         self.shared = False
         self._watched: tuple[Any, Any, int | None] | None = None
-        if isinstance(array, (list, tuple)):
+        if type(array) in (list, tuple):
             refuse_tracked(array, op="Mesh", name="vertices")
         tracker = tracker_of(array)
         if isinstance(array, Recorded):
