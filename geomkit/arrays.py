@@ -26,6 +26,7 @@ __all__ = [
     "library_of",
     "precision_of",
     "refuse_double",
+    "refuse_tracked",
     "to_host",
     "tracker_of",
 ]
@@ -126,6 +127,8 @@ class Library:
 
 NUMPY = Library("numpy")
 
+_NUMBERS = frozenset({float, int, bool, str, np.float32, np.float64, type(None)})
+
 
 def refuse_double(dtype: Any) -> None:
     """Raise a TypeError if jax is to hold float64 while its 64-bit mode is off: it would round without a word."""
@@ -217,11 +220,7 @@ def as_array(
     def refuse(error: type[Exception], got: str, wanted: str = expected) -> Exception:
         return error(message(op, name, wanted, got))
 
-    tracker = tracker_of(x)
-    if tracker:
-        got = {"torch": "with requires_grad=True", "jax": "traced by jax", "tape": "recorded by a tape"}[tracker]
-        wanted = "values that do not track gradients, as none are sent back here"
-        raise refuse(TypeError, f"{describe(x)} {got}", wanted)
+    refuse_tracked(x, op=op, name=name)
     if isinstance(x, np.ma.MaskedArray) and np.ma.is_masked(x):
         raise refuse(ValueError, f"{describe(x)} with masked entries")
     try:
@@ -251,14 +250,31 @@ def as_array(
 
 
 def tracker_of(x: Any) -> str:
-    """Who follows gradients through an array: "torch", "jax", "tape", or "" for nobody."""
-    if isinstance(x, (np.ndarray, list, tuple, float, int, str)) or x is None:
+    """Who follows gradients through an array, or through one in a list: "torch", "jax", "tape", or "" for nobody."""
+    if isinstance(x, (np.ndarray, float, int, str)) or x is None:
         return ""
+    if isinstance(x, (list, tuple)):
+        if set(map(type, x)) <= _NUMBERS:
+            return ""
+        return next((who for who in map(tracker_of, x) if who), "")
     if isinstance(x, Recorded):
         return "tape" if x.live else ""
     if is_tensor(x):
         return "torch" if is_followed(x) else ""
     return "jax" if _is_traced(x) else ""
+
+
+def refuse_tracked(x: Any, *, op: str, name: str) -> None:
+    """Raise a TypeError if somebody follows gradients through x, or through an array in a list: they would be lost."""
+    tracker = tracker_of(x)
+    if not tracker:
+        return
+    if isinstance(x, (list, tuple)):
+        stack = {"torch": "torch.stack", "jax": "jax.numpy.stack", "tape": "numpy.stack"}[tracker]
+        raise TypeError(message(op, name, f"one array ({stack} makes it)", f"a list of what {tracker} follows"))
+    got = {"torch": "with requires_grad=True", "jax": "traced by jax", "tape": "recorded by a tape"}[tracker]
+    expected = "values that do not track gradients, as none are sent back here"
+    raise TypeError(message(op, name, expected, f"{describe(x)} {got}"))
 
 
 def imported(x: Any) -> Any:

@@ -20,7 +20,7 @@ def destination(path: str | os.PathLike) -> Path:
     """Where a file is written: the path, or what it links to. Ask before long work, to learn of a wrong path in time.
 
     Raises:
-        OSError: the folder does not exist, or the path is a folder; under the path as it was given.
+        OSError: the folder does not exist or is not to be written to, or the path is a folder; under the path as given.
     """
     path = Path(path)
     target = Path(os.path.realpath(path))
@@ -30,12 +30,21 @@ def destination(path: str | os.PathLike) -> Path:
         if not target.parent.is_dir():
             folder = target.parent if path.is_symlink() else path.parent
             raise FileNotFoundError(f"no such folder: {folder}") from None
+        _check_folder(target, path)
         return target
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from error
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if stat.S_ISREG(mode):
+        _check_folder(target, path)
     return target
+
+
+def _check_folder(target: Path, path: Path) -> None:
+    """A file is replaced by a new one beside it, so its folder has to take one."""
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
 
 @contextmanager

@@ -11,7 +11,16 @@ from typing import Any
 
 from geomkit.errors import message, missing_package
 
-__all__ = ["is_batch", "is_followed", "is_tensor", "plain_tensor", "tensor_array", "transforming", "untraced"]
+__all__ = [
+    "is_batch",
+    "is_followed",
+    "is_tensor",
+    "plain_tensor",
+    "tensor_array",
+    "transforming",
+    "untraced",
+    "version_of",
+]
 
 
 def untraced(function: Callable) -> Callable:
@@ -65,6 +74,11 @@ def is_followed(tensor: Any) -> bool:
         return True
     forward = torch.autograd.forward_ad
     return forward._current_level >= 0 and forward.unpack_dual(tensor).tangent is not None
+
+
+def version_of(tensor: Any) -> int | None:
+    """Torch's count of what was written into the tensor; None for a tensor of inference mode, which has none."""
+    return None if tensor.is_inference() else tensor._version
 
 
 def is_batch(tensor: Any) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import geomkit as gk
-from geomkit.files import replacing
+from geomkit.files import destination, replacing
 
 
 def test_errors_of_writing_name_the_path_of_the_user(tmp_path, monkeypatch):
@@ -63,3 +63,13 @@ def test_a_device_is_written_to_and_stays(tmp_path):
     link.symlink_to("/dev/null")
     gk.shapes.box().save(link)
     assert Path("/dev/null").is_char_device() and link.is_symlink()
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused_before_the_work(tmp_path, monkeypatch):
+    path = tmp_path / "a.obj"
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    for _ in range(2):
+        with pytest.raises(PermissionError) as error:
+            destination(path)
+        assert error.value.filename == str(path)
+        path.touch()

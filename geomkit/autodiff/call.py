@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from geomkit.arrays import Library, Recorded, imported, library_of, precision_of, tracker_of
+from geomkit.arrays import Library, Recorded, imported, library_of, precision_of, refuse_tracked, tracker_of
 from geomkit.autodiff.recording import paused, tapes
 from geomkit.errors import message
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Call", "Leaf", "is_holder"]
 
-_CONSTANT = frozenset({list, tuple, float, int, str, bool, type(None)})
+_CONSTANT = frozenset({float, int, str, bool, type(None)})
 
 
 class Leaf(NamedTuple):
@@ -54,6 +55,11 @@ class Call:
         for parameter, value in arguments.items():
             if type(value) in _CONSTANT:
                 continue
+            if type(value) in (list, tuple):
+                refuse_tracked(value, op=op.__name__, name=parameter)
+                # (Its owner may write into it before the adjoint is asked for.)
+                arguments[parameter] = copy.deepcopy(value)
+                continue
             if is_holder(value):
                 array = held[parameter] = value.tracked_array
             else:
@@ -64,6 +70,9 @@ class Call:
         self.arrays = own | held
         self.leaves: tuple[Leaf, ...] = tuple(leaves)
         self.library: Library = library_of(*self.arrays.values())
+        if self.library.name != tracker and tracker in ("torch", "jax") and leaves:
+            # Only in their own library do the results have gradients.
+            self.library = library_of(*(leaf.array for leaf in leaves))
 
     def _leaf(self, parameter: str, array: Any, who: str) -> Leaf:
         sends = self.op.sends

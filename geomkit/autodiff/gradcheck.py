@@ -70,6 +70,9 @@ def gradcheck(
         >>> bool(error < 1e-7)
         True
     """
+    if not isinstance(inputs, (list, tuple)) or is_holder(inputs):
+        got = "a Mesh" if is_holder(inputs) else describe(inputs)
+        raise TypeError(message("gradcheck", "inputs", "a list of arrays", got))
     variables = [_Variable(f"inputs[{i}]", x) for i, x in enumerate(inputs)]
     rng = np.random.default_rng(seed)
     if adjoint is not None:

@@ -20,6 +20,7 @@ from geomkit.arrays import Library, refuse_double, tracker_of
 from geomkit.autodiff.call import Call, is_holder, plain
 from geomkit.autodiff.host_call import host_call
 from geomkit.errors import message
+from geomkit.tensors import is_tensor
 
 if TYPE_CHECKING:
     from geomkit.autodiff.primitive import Primitive
@@ -88,7 +89,6 @@ class _JaxCall(Call):
     """
 
     values: tuple[Any, ...] | None = None
-    _is_fixed = False
 
     def __init__(self, op: Primitive, arguments: dict[str, Any]):
         super().__init__(op, arguments, "jax")
@@ -104,7 +104,8 @@ class _JaxCall(Call):
         return self._precision
 
     def release(self) -> tuple[Any, ...]:
-        """Hand over the arrays of the leaves: jax keeps the call for longer than the trace they belong to."""
+        """Hand over the arrays of the leaves: jax keeps the call for longer than the trace they belong to, so all that
+        it does not trace stays as it is now."""
         arrays = tuple(leaf.array for leaf in self.leaves)
         self.leaves = tuple(leaf._replace(array=None) for leaf in self.leaves)
         for leaf in self.leaves:
@@ -113,6 +114,10 @@ class _JaxCall(Call):
             self.arrays[leaf.parameter] = None
         if tracker_of(self.library.like):
             self.library = Library(self.library.name, self.library.device)
+        followed = {leaf.parameter for leaf in self.leaves}
+        self.arguments = {
+            name: value if name in followed else _constant(value) for name, value in self.arguments.items()
+        }
         return arrays
 
     def forward(self, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -123,7 +128,7 @@ class _JaxCall(Call):
                 raise TypeError(message(self.op.__name__, "jax.jit", expected, "one that depends on the numbers"))
             for _, dtype in self.shapes:
                 refuse_double(dtype)
-            return tuple(host_call(self.op.__name__, self._on_host().answer, self.shapes, arrays))
+            return tuple(host_call(self.op.__name__, _HostCall(self).answer, self.shapes, arrays))
         self.run(arrays)
         self.values = arrays
         discrete = self.op.fields_of(self.result)[len(self.op.outputs) :]
@@ -142,7 +147,7 @@ class _JaxCall(Call):
             return tuple(out)
         own = self.values is not None and all(x is y for x, y in zip(arrays, self.values, strict=True))
         if any(tracker_of(x) for x in (*arrays, *made, *present)):
-            host = self._on_host()
+            host = _HostCall(self)
             host.result = self.result if own else None
             host.places = [k for k, x in enumerate(given) if x is not None]
             host.wanted = [(k, arrays[k].dtype) for k in wanted]
@@ -154,13 +159,6 @@ class _JaxCall(Call):
         for k, gradient in zip(wanted, found, strict=True):
             out[k] = gradient
         return tuple(out)
-
-    def _on_host(self) -> _HostCall:
-        """The call for a compiled program: all that jax does not trace stays as it is now."""
-        if not self._is_fixed:
-            self.arguments = {name: _constant(value) for name, value in self.arguments.items()}
-            self._is_fixed = True
-        return _HostCall(self)
 
     def _shape(self, kind: str, *letters: str) -> tuple[tuple[int, ...], np.dtype]:
         dtype = self.precision if kind == "real" else np.dtype(kind)
@@ -186,7 +184,7 @@ class _HostCall(Call):
     def __init__(self, call: _JaxCall):
         self.op, self.tracker, self.leaves, self.arguments = call.op, call.tracker, call.leaves, call.arguments
         self.shapes, self.result = call.shapes or [], None
-        self.arrays = {leaf.parameter: None for leaf in self.leaves}  # all else is plain already
+        self.arrays = dict.fromkeys(call.arrays)  # (The names are all that is asked for.)
 
     def answer(self, *values: Any) -> list[np.ndarray]:
         """All outputs, of the values of the leaves."""
@@ -206,9 +204,10 @@ class _HostCall(Call):
 
 
 def _constant(value: Any) -> Any:
-    """An argument as it is now, whatever happens to it later."""
-    value = plain(value)
-    return copy.deepcopy(value) if isinstance(value, np.ndarray | list | tuple) else value
+    """An argument as it is now, whatever happens to it later; a mesh sees to that itself."""
+    if is_holder(value):
+        return copy.deepcopy(value.plain_with(None)) if hasattr(value, "_fields") else value
+    return plain(value).copy() if isinstance(value, np.ndarray) or is_tensor(value) else plain(value)
 
 
 def _is_floating(array: Any) -> bool:

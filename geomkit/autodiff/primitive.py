@@ -18,7 +18,7 @@ from geomkit.tensors import is_followed, is_tensor, untraced
 __all__ = ["Primitive", "node_for", "nondifferentiable", "primitive", "primitives"]
 
 # What never has a gradient attached, and need not be asked.
-_SIMPLE = frozenset({np.ndarray, list, tuple, float, int, str, bool, type(None), np.float32, np.float64})
+_SIMPLE = frozenset({np.ndarray, float, int, str, bool, type(None), np.float32, np.float64})
 
 
 class Primitive:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -216,8 +215,6 @@ def call_tape(op: Primitive, arguments: dict[str, Any]) -> Any:
     for parameter, value in arguments.items():
         if isinstance(value, TapeArray):
             arguments[parameter] = on_tape(value)
-        elif isinstance(value, list):
-            arguments[parameter] = copy.deepcopy(value)
         elif is_holder(value):
             constants += _constants(parameter, {name: getattr(value, name) for name in getattr(value, "_fields", ())})
         elif isinstance(value, np.ndarray) or is_cupy_array(value):

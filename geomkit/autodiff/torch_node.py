@@ -13,7 +13,7 @@ import numpy as np
 
 from geomkit.autodiff.call import Call, is_holder
 from geomkit.errors import message
-from geomkit.tensors import is_batch, is_tensor, tensor_array, transforming
+from geomkit.tensors import is_batch, is_tensor, tensor_array, transforming, version_of
 
 if TYPE_CHECKING:
     from geomkit.autodiff.primitive import Primitive
@@ -28,7 +28,7 @@ def call_torch(op: Primitive, arguments: dict[str, Any]) -> Any:
     outputs: dict[str, Any] = dict(zip(early, call.node(early), strict=True))
     for name in op.outputs:
         if name not in outputs:
-            outputs[name] = partial(call.late, name)
+            outputs[name] = partial(call.late, name, {})
     result = op.rebuilt(call.result, outputs, call.library)
     if op.takes_result and op.discrete and not is_holder(result):
         call.watch_outputs([getattr(result, name) for name in op.discrete])
@@ -52,14 +52,15 @@ class _TorchCall(Call):
         kind = _functions().node(self.op.__name__, transforming())
         return kind.apply(self, names, *[leaf.array for leaf in self.leaves])
 
-    def late(self, name: str) -> Any:
-        """An output that is made when it is first asked for."""
-        if name not in self.kept:
+    def late(self, name: str, kept: dict[str, Any]) -> Any:
+        """An output that is made when it is first asked for, and kept by the result (the graph refers to the call: a
+        call that referred to its outputs would live until the garbage is collected)."""
+        if name not in kept:
             (output,) = self.node((name,))
             if not output.requires_grad:
                 return output
-            self.kept[name] = output
-        return self.kept[name]
+            kept[name] = output
+        return kept[name]
 
     def forward(self, names: tuple[str, ...], tensors: tuple[Any, ...]) -> tuple[Any, ...]:
         """Some of the outputs."""
@@ -69,7 +70,6 @@ class _TorchCall(Call):
             self.numbers = self._plain(tensors)
             self.result = self._unrecorded(self.op.forward, self.numbers)
             self.made: list[tuple[Any, int]] = []
-            self.kept: dict[str, Any] = {}
         else:
             self.check()
             if not self.unchanged:
@@ -149,7 +149,7 @@ def _like(gradient: Any, tensor: Any) -> Any:
 def _mark(array: Any) -> int | None:
     """A number that changes when somebody writes into the array; None if nobody can, or it cannot be told."""
     if is_tensor(array):
-        return None if array.is_inference() else array._version
+        return version_of(array)
     if type(array) is not np.ndarray or not (array.flags.writeable or array.base is not None):
         return None
     return zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)

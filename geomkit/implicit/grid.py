@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from geomkit.arrays import as_array, imported, precision_of, tracker_of
+from geomkit.arrays import as_array, imported, precision_of, refuse_tracked, tracker_of
 from geomkit.autodiff.primitive import primitive
 from geomkit.autodiff.recording import watched
 from geomkit.errors import MeshError, message
@@ -42,7 +42,13 @@ class SdfGrid(NamedTuple):
 
     @property
     def tracker(self) -> str:
-        """Who follows gradients through the values: "torch", "jax", "tape", or "" for nobody."""
+        """Who follows gradients through the values: "torch", "jax", "tape", or "" for nobody.
+
+        Raises:
+            TypeError: gradients are followed through origin or spacing, where none are sent back.
+        """
+        for name, x in (("origin", self.origin), ("spacing", self.spacing)):
+            refuse_tracked(x, op="SdfGrid", name=name)
         return tracker_of(self.values)
 
     @property

@@ -17,12 +17,19 @@ from geomkit.mesh.box import point_bounds
 from geomkit.mesh.report import report, state
 from geomkit.mesh.source import Source, traced
 from geomkit.mesh.topology import Topology, joined
-from geomkit.tensors import untraced
+from geomkit.tensors import is_tensor, untraced, version_of
 
 if TYPE_CHECKING:
     from geomkit.spatial.bvh import Bvh
 
 __all__ = ["Mesh", "as_mesh"]
+
+
+class _kept(cached_property):  # noqa: N801 (it is used as cached_property is)
+    """What a mesh computes once, for all meshes that share its values: kept by the plain one."""
+
+    def __get__(self, mesh: Any, owner: type | None = None) -> Any:
+        return self if mesh is None else super().__get__(mesh.plain, owner)
 
 
 class Mesh:
@@ -31,7 +38,8 @@ class Mesh:
     A Mesh is a snapshot and does not change: its own arrays are read-only, and a mesh with moved vertices is a new one
     (`with_vertices`). NumPy's and CuPy's arrays are copied; tensors of torch and arrays of jax are shared, and a mesh
     whose tensor was written to afterwards refuses to be used. What is derived from a mesh is computed when first asked
-    for and kept. Pickle and deepcopy carry vertices and faces only.
+    for and kept. Torch counts what is written into its tensors, but not what is written through `.data`, or through
+    NumPy into memory that both share: then make a new mesh. Pickle and deepcopy carry vertices and faces only.
 
     Gradients reach the vertices given, whatever library follows them: a tensor that requires grad, an array that jax
     traces, an array of a `gk.Tape`. Under `jax.jit` a mesh has no values, and only primitives can use it.
@@ -126,7 +134,7 @@ class Mesh:
         """The same mesh, sharing all that has been computed, in NumPy's or CuPy's library and without gradients."""
         self._check()
         if self._plain is None and self._source.tracker:
-            self._plain = Mesh.adopt(self._vertices, self._faces, self._library)
+            self._plain = Mesh.adopt(self._vertices, self._faces, self._library)._after(self)
         return self._plain or self
 
     def plain_with(self, values: Any) -> "Mesh":
@@ -138,17 +146,13 @@ class Mesh:
         # (A compiled program may ask from several threads, and its buffers do not outlive the call.)
         latest = self._latest
         if latest is None or not np.array_equal(latest._vertices, values):
-            latest = Mesh(to_host(values), self._faces)
-            latest._earlier_topology, latest._earlier_bvh = self._earlier_topology, self._earlier_bvh
-            self._latest = latest
+            latest = self._latest = Mesh(to_host(values), self._faces)._after(self)
         return latest
 
     @cached_property
     def without_trace(self) -> "Mesh":
         """Of a mesh whose vertices jax traces: what `plain_with` needs, without the traced array."""
-        mesh = Mesh.adopt(self._vertices, self._faces, Library("numpy"))
-        mesh._earlier_topology, mesh._earlier_bvh = self._earlier_topology, self._earlier_bvh
-        return mesh
+        return Mesh.adopt(self._vertices, self._faces, Library("numpy"))._after(self)
 
     def rebuilt(self, outputs: dict[str, Any], library: Library) -> "Mesh":
         """This mesh in another library, as a function of the vertices in `outputs`, if any, of the same values."""
@@ -220,19 +224,19 @@ class Mesh:
 
     # ---- the box
 
-    @cached_property
+    @_kept
     def bounds(self) -> np.ndarray:
         """(2, 3) float64. Least and greatest coordinates of the vertices that faces use; (inf, -inf) without faces."""
         if not self.n_faces:
             return frozen(np.array([[np.inf] * 3, [-np.inf] * 3]))
         return frozen(point_bounds(self.vertices_array, self._faces).astype(np.float64))
 
-    @cached_property
+    @_kept
     def center(self) -> np.ndarray:
         """(3,) float64. The middle of the box; the origin without faces."""
         return frozen(0.5 * self.bounds[0] + 0.5 * self.bounds[1] if self.n_faces else np.zeros(3))
 
-    @cached_property
+    @_kept
     def diagonal(self) -> float:
         """The length of the box's diagonal; 0 without faces."""
         return math.hypot(*(self.bounds[1] - self.bounds[0])) if self.n_faces else 0.0
@@ -268,17 +272,14 @@ class Mesh:
         """Kept, unless gradients are followed."""
         if self.tracker or innermost() is not None:
             return op(self)
-        if name not in self._in_library:
-            self._in_library[name] = op(self)
-        return self._in_library[name]
+        value = self.derived(f"mesh.{name}", op)
+        return value if isinstance(value, float) else self._handed_out(name, value)
 
     # ---- connectivity
 
-    @cached_property
+    @_kept
     def topology(self) -> Topology:
         """The census of welded vertices and edges, on the host."""
-        if self.plain is not self:
-            return self.plain.topology
         if self._earlier_topology is not None:
             return self._earlier_topology.moved(to_host(self._vertices))
         return Topology(to_host(self._vertices), to_host(self._faces))
@@ -325,25 +326,22 @@ class Mesh:
 
     # ---- acceleration
 
-    @cached_property
+    @_kept
     def bvh(self) -> "Bvh":
         """The bounding volume hierarchy that queries use, built at the first of them; for a mesh that came from
         `with_vertices`, the earlier mesh's tree refitted."""
         from geomkit.spatial.bvh import Bvh
 
-        if self.plain is not self:
-            return self.plain.bvh
         if self._earlier_bvh is not None and self._earlier_bvh.dtype == self.dtype:
             return self._earlier_bvh.refitted(self.vertices_array, self.center, size=self.diagonal)
         return Bvh(self.vertices_array, self.faces_array, self.center, size=self.diagonal)
 
     def derived(self, name: str, make: Callable[["Mesh"], Any]) -> Any:
         """What another layer computes from this mesh once: make(mesh), kept under the name."""
-        if self.plain is not self:
-            return self.plain.derived(name, make)
-        if name not in self._derived:
-            self._derived[name] = make(self)
-        return self._derived[name]
+        plain = self.plain
+        if name not in plain._derived:
+            plain._derived[name] = make(plain)
+        return plain._derived[name]
 
     # ---- other meshes
 
@@ -384,7 +382,7 @@ class Mesh:
         """
         # A list takes the precision of the mesh.
         dtype = precision_of(vertices) if hasattr(vertices, "dtype") else self.dtype
-        if not tracker_of(vertices):
+        if isinstance(vertices, (list, tuple)) or not tracker_of(vertices):
             device, shape = library_of(vertices, self._faces).device, (self.n_vertices, 3)
             checked = as_array(vertices, op="with_vertices", name="vertices", shape=shape, dtype=dtype, device=device)
             vertices = vertices if hasattr(vertices, "dtype") else checked
@@ -402,6 +400,11 @@ class Mesh:
         known = "topology" in earlier.__dict__ or (earlier._earlier_topology is None and not stale)
         self._earlier_topology = earlier.topology if known else earlier._earlier_topology
         self._earlier_bvh = earlier.__dict__.get("bvh", earlier._earlier_bvh)
+
+    def _after(self, mesh: "Mesh") -> "Mesh":
+        """This mesh, which follows whatever that one followed."""
+        self._earlier_topology, self._earlier_bvh = mesh._earlier_topology, mesh._earlier_bvh
+        return self
 
     def flipped(self) -> "Mesh":
         """The mesh turned inside out: every face with the opposite winding."""
@@ -421,7 +424,8 @@ class Mesh:
     # ---- Python
 
     def __repr__(self) -> str:
-        known = f", {state(self.topology)}" if "topology" in self.__dict__ else ""
+        topology = (self._plain or self).__dict__.get("topology")
+        known = f", {state(topology)}" if topology else ""
         vertices = f"{self.n_vertices} {'vertex' if self.n_vertices == 1 else 'vertices'}"
         faces = f"{self.n_faces} {'face' if self.n_faces == 1 else 'faces'}"
         device = ", cuda" if self.device == "cuda" else ""
@@ -434,9 +438,11 @@ class Mesh:
         return type(self), (self._library.wrap(self.vertices_array), self._library.wrap(self._faces))
 
     def _handed_out(self, name: str, array: Any) -> Any:
-        if name not in self._in_library:
-            self._in_library[name] = self._library.wrap(array)
-        return self._in_library[name]
+        kept = self._in_library.get(name)
+        # (Torch's are copies that can be written to: the next caller gets another.)
+        if kept is None or (is_tensor(kept) and version_of(kept) != 0):
+            kept = self._in_library[name] = self._library.wrap(array)
+        return kept
 
     def _followed(self) -> Any:
         """The vertices as gradients are followed through them, else NumPy's or CuPy's."""

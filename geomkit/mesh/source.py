@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from geomkit.arrays import Recorded, describe, imported, precision_of, tracker_of
+from geomkit.arrays import Recorded, describe, imported, precision_of, refuse_tracked, tracker_of
 from geomkit.errors import MeshError, message
-from geomkit.tensors import is_tensor, plain_tensor, tensor_array
+from geomkit.tensors import is_tensor, plain_tensor, tensor_array, transforming, version_of
 
 __all__ = ["Source"]
 
@@ -30,7 +30,9 @@ class Source:
         self.array: Any = None
         self.values: Any = array
         self.shared = False
-        self._watched: tuple[Any, int] | None = None
+        self._watched: tuple[Any, Any, int | None] | None = None
+        if type(array) in (list, tuple):
+            refuse_tracked(array, op="Mesh", name="vertices")
         tracker = tracker_of(array)
         if isinstance(array, Recorded):
             self.array, self.values, self.shared = array, array.value, array.private
@@ -43,18 +45,21 @@ class Source:
             self.array, self.values, self.shared = array, imported(array), True
 
     def _share_tensor(self, tensor: Any, tracked: bool) -> None:
-        torch = sys.modules["torch"]
+        torch, given = sys.modules["torch"], tensor
         if tensor.dtype not in (torch.float32, torch.float64):
             if not tracked:
                 return
             tensor = tensor.float()
-        plain = plain_tensor(tensor)
+        plain = plain_tensor(given)
         self.values = tensor_array(tensor)
         if tracked or plain.is_contiguous():
             self.array = tensor
-        if not plain.is_inference():
+        version = version_of(plain)
+        if version is not None:
             self.shared = True
-            self._watched = plain, plain._version
+            # (What torch.func wraps, or is sparse, has no address.)
+            has_address = given.layout == torch.strided and not transforming()
+            self._watched = given if has_address else None, plain, version
 
     @property
     def tracker(self) -> str:
@@ -63,14 +68,17 @@ class Source:
 
     def check(self) -> None:
         """Raise a MeshError if the array has been written to since: tables made of it before are of other values."""
-        if self._watched is not None and self._watched[0]._version != self._watched[1]:
+        if self.stale:
             got = "a tensor changed in place since (make a new mesh: mesh.with_vertices(vertices))"
             raise MeshError(message("Mesh", "vertices", "the values the mesh was made of", got))
 
     @property
     def stale(self) -> bool:
         """Whether `check` would raise."""
-        return self._watched is not None and self._watched[0]._version != self._watched[1]
+        if self._watched is None:
+            return False
+        given, plain, version = self._watched
+        return plain._version != version or (given is not None and given.data_ptr() != plain.data_ptr())
 
 
 def _is_torch(array: Any) -> bool:

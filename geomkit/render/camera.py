@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from geomkit.arrays import as_array, frozen, imported, library_of, to_host, tracker_of
+from geomkit.arrays import as_array, frozen, imported, library_of, refuse_tracked, to_host, tracker_of
 from geomkit.errors import MeshError, message
 from geomkit.mesh.mesh import Mesh, as_mesh
 from geomkit.render.conventions import Conventions
@@ -158,6 +158,7 @@ class Camera(Conventions):
         """
         op = "Camera.orthographic"
         height = _pixels(op, "height", height)
+        refuse_tracked(extent, op=op, name="extent")
         if not 0 < extent < math.inf:
             raise ValueError(message(op, "extent", "a positive length", repr(extent)))
         return cls._looking(op, eye, target, up, height / extent, width=width, height=height, model="orthographic")
@@ -405,6 +406,7 @@ def _pixels(op: str, name: str, n: Any) -> int:
 
 def _half_extent(op: str, fov: float) -> float:
     """Half the image's height at distance one."""
+    refuse_tracked(fov, op=op, name="fov")
     if not 0 < fov < 180:
         raise ValueError(message(op, "fov", "degrees between 0 and 180", repr(fov)))
     return math.tan(math.radians(fov) / 2)

@@ -88,7 +88,8 @@ class EdgeTable:
         words = -(-count // 64)
         bits = empty(device, (faces, words), np.uint64)
         edge_bits = empty(device, (n, words), np.uint64)
-        facing_bits(faces, words, count, places, int(parallel), mesh.vertices_array, mesh.faces_array, self.normals, bits)
+        at = mesh.vertices_array, mesh.faces_array
+        facing_bits(faces, words, count, places, int(parallel), *at, self.normals, bits)
         silhouette_bits(n, words, self.faces, self.opposed, bits, edge_bits)
         blocks = -(-n // BLOCK)
         found = empty(device, count * blocks, np.int32)

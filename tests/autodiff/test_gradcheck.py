@@ -7,6 +7,7 @@ import pytest
 
 import geomkit as gk
 from geomkit.autodiff.primitive import Primitive, primitive
+from tests import cameras
 
 
 def torus():
@@ -67,6 +68,18 @@ CHECKS = {
     "sample_surface": lambda: (lambda m: gk.sample_surface(m, 40), [torus()], {}),
     "chamfer_distance": lambda: (lambda a, b: gk.chamfer_distance(a, b, samples=40), [cloud(), torus()], {}),
     "hausdorff_distance": lambda: (lambda a, b: gk.hausdorff_distance(a, b, samples=40), [torus(), cloud()], {}),
+    "pixel_rays": lambda: (
+        lambda p, w, k, d: gk.pixel_rays(p, cameras.posed(w), cameras.optics(k), d),
+        [cameras.PIXELS, cameras.WORLD_TO_CAMERA, cameras.K, cameras.DISTORTION], {"step": 1e-5},
+    ),
+    "project_points": lambda: (
+        lambda p, w, k, d: gk.project_points(p, cameras.posed(w), cameras.optics(k), d),
+        [cameras.POINTS, cameras.WORLD_TO_CAMERA, cameras.K, cameras.DISTORTION], {"step": 1e-5},
+    ),
+    "pose": lambda: (
+        lambda r, t, b: gk.pose(r, t, cameras.posed(b)),
+        [np.array([0.3, -0.2, 0.4]), np.array([0.1, 0.2, 0.3]), cameras.WORLD_TO_CAMERA], {"step": 1e-5},
+    ),
 }  # fmt: skip
 
 
@@ -271,3 +284,9 @@ def test_within_a_recording():
         loss = tape.watch(X).sum()
         assert gk.gradcheck(np.square, [X], adjoint=lambda x, g: [2 * x * g]) < 1e-7
     assert (tape.gradient(loss, X) == 1).all()
+
+
+def test_inputs_are_a_list():
+    for given, got in ((np.ones((4, 3)), r"\(4, 3\) float64"), (gk.shapes.box(dtype=np.float64), "a Mesh")):
+        with pytest.raises(TypeError, match=f"^gradcheck: inputs: expected a list of arrays, got {got}"):
+            gk.gradcheck(np.square, given)

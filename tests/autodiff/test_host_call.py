@@ -49,6 +49,43 @@ def test_constants_are_as_they_were_when_traced(double):
     assert np.array_equal(f(VERTICES), before) and not np.allclose(distance(VERTICES, points), before / 2)
 
 
+def test_constants_are_as_they_were_outside_of_jit_too(double):
+    points, rows, grid = POINTS.copy(), POINTS.tolist(), gk.sdf_grid(BALL, resolution=8)
+    grid = grid._replace(values=grid.values.copy())
+
+    def total(v: Any) -> Any:
+        on_grid = gk.interpolate_grid(grid, 0.1 * v).value
+        return (distance(v, points) ** 2 + distance(v, rows) ** 2).sum() + (on_grid**2).sum()
+
+    _, back = jax.vjp(total, jnp.asarray(VERTICES))
+    (before,) = back(1.0)
+    points[:], rows[0][0], grid.values[:] = 0, 100.0, 7
+    assert np.array_equal(back(1.0)[0], before)
+
+
+def test_results_are_those_of_jax_when_jax_traces(double):
+    torch = pytest.importorskip("torch")
+    points = torch.tensor(POINTS)
+    found = jax.jit(jax.grad(lambda v: distance(v, points).sum()))(VERTICES)
+    assert np.array_equal(found, jax.grad(lambda v: distance(v).sum())(jnp.asarray(VERTICES)))
+
+
+def test_a_mesh_whose_tensor_changed_is_refused_by_a_program(double):
+    torch = pytest.importorskip("torch")
+    vertices = torch.tensor(VERTICES)
+    ball = gk.Mesh(vertices, FACES)
+    f = jax.jit(lambda p: gk.signed_distance(ball, p))
+    assert np.array_equal(f(POINTS), distance(VERTICES))
+    vertices *= 2
+    with pytest.raises(Exception, match="signed_distance in a program.*the values the mesh was made of"):
+        jax.block_until_ready(f(POINTS))
+
+
+def test_lists_of_traced_numbers_are_refused(double):
+    with pytest.raises(TypeError, match="^signed_distance: points: expected one array .jax.numpy.stack makes it."):
+        jax.grad(lambda x: gk.signed_distance(BALL, [[x, x, x]])[0])(2.0)
+
+
 def test_donated_arrays_do_not_change_a_mesh():
     v = jnp.array(VERTICES, jnp.float32)
     mesh = gk.Mesh(v, FACES)

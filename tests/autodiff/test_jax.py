@@ -10,6 +10,7 @@ import geomkit as gk
 from geomkit.arrays import as_array
 from geomkit.autodiff.primitive import Primitive, primitives
 from geomkit.spatial.bvh import Bvh
+from tests import cameras
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
@@ -59,6 +60,17 @@ def of_field(name: str) -> Case:
     return Case(lambda **inputs: getattr(gk, name)(**inputs), inputs)
 
 
+def through_a_lens(name: str, **inputs: Any) -> Case:
+    def call(world_to_camera: Any, K: Any, distortion: Any, **inputs: Any) -> Any:
+        at = next(iter(inputs.values()))
+        dtype = world_to_camera.dtype
+        pinned = cameras.posed(world_to_camera).astype(dtype), cameras.optics(K).astype(dtype)
+        return getattr(gk, name)(at, *pinned, distortion)
+
+    numbers = {"world_to_camera": cameras.WORLD_TO_CAMERA, "K": cameras.K, "distortion": cameras.DISTORTION}
+    return Case(call, {**inputs, **numbers})
+
+
 CASES = {
     name: of_mesh(name)
     for name in (
@@ -87,6 +99,12 @@ CASES = {
     "surface_nets": of_field("surface_nets"),
     "dual_contouring": of_field("dual_contouring"),
     "chamfer_distance": Case(gk.chamfer_distance, {"a": POINTS, "b": VERTICES}),
+    "pixel_rays": through_a_lens("pixel_rays", pixels=cameras.PIXELS),
+    "project_points": through_a_lens("project_points", points=cameras.POINTS),
+    "pose": Case(
+        lambda rotation_vector, translation, base: gk.pose(rotation_vector, translation, cameras.posed(base)),
+        {"rotation_vector": POINTS[0], "translation": POINTS[1], "base": cameras.WORLD_TO_CAMERA},
+    ),
     "hausdorff_distance": Case(
         lambda a, b: gk.hausdorff_distance(gk.Mesh(a, FACES), b), {"a": VERTICES, "b": POINTS}
     ),

@@ -183,7 +183,8 @@ def test_functions_without_gradients(of_array, tmp_path):
         gk.sdf_grid(mesh, resolution=8).save(tmp_path / "grid.npz")
         assert type(gk.voxelize(mesh, 16).values) is np.ndarray
         camera = gk.Camera.framing(mesh, width=4, height=4)
-        assert type(camera.rays()[0]) is np.ndarray and camera.project(points)
+        assert camera.rays().origins.shape == (16, 3) and camera.project(points).depth.shape == (20,)
+        assert type(camera.eye) is np.ndarray
         hits = gk.cast_rays(mesh, points, -points)
         assert type(hits.face) is np.ndarray and type(hits.hit) is np.ndarray and repr(hits)
         assert hits.interpolate(np.ones(mesh.n_vertices)).shape == (20,)

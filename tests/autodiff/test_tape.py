@@ -10,6 +10,7 @@ import geomkit as gk
 from geomkit.autodiff import recording
 from geomkit.autodiff.primitive import Primitive
 from geomkit.autodiff.tape_array import TapeArray
+from tests import cameras
 
 
 @pytest.fixture(autouse=True)
@@ -36,6 +37,11 @@ def field(n=7):
     return x**2 + 1.3 * y**2 + 0.8 * z**2 - 0.5
 
 
+def lens():
+    numbers = {"world_to_camera": cameras.WORLD_TO_CAMERA, "K": cameras.K, "distortion": cameras.DISTORTION}
+    return {name: x.copy() for name, x in numbers.items()}
+
+
 # ---- the same gradients as the explicit pairs
 
 NORMALS = np.random.default_rng(3).normal(size=(7, 7, 7, 3))
@@ -60,6 +66,12 @@ PAIRS = {
     "sample_surface": lambda: {"mesh": torus(), "n": 30},
     "chamfer_distance": lambda: {"a": cloud(), "b": torus(), "samples": 50},
     "hausdorff_distance": lambda: {"a": torus(), "b": cloud(), "samples": 50},
+    "pixel_rays": lambda: {"pixels": cameras.PIXELS.copy(), **lens()},
+    "project_points": lambda: {"points": cameras.POINTS.copy(), **lens()},
+    "pose": lambda: {
+        "rotation_vector": np.array([0.3, -0.2, 0.4]), "translation": np.array([0.1, 0.2, 0.3]),
+        "base": cameras.WORLD_TO_CAMERA.copy(),
+    },
 }  # fmt: skip
 
 

@@ -5,6 +5,7 @@ import pytest
 
 import geomkit as gk
 from geomkit.autodiff.primitive import primitives
+from tests import cameras
 
 torch = pytest.importorskip("torch")
 
@@ -92,6 +93,13 @@ def apart(op):
     return lambda a, b: op(mesh(a), gk.Mesh(b, FACES[:50]), samples=20)
 
 
+def through_a_lens(op, at):
+    def call(at, world_to_camera, K, distortion):
+        return tuple(op(at, cameras.posed(world_to_camera), cameras.optics(K), distortion))
+
+    return call, lambda: [doubles(x) for x in (at, cameras.WORLD_TO_CAMERA, cameras.K, cameras.DISTORTION)]
+
+
 def of_mesh(op):
     return lambda vertices: op(mesh(vertices)), lambda: [ball()]
 
@@ -109,6 +117,12 @@ CASES = {
     "hausdorff_distance": (apart(gk.hausdorff_distance), lambda: [ball(), doubles(1.3 * ball().detach())]),
     "interpolate_grid": (between, lambda: [doubles(random(4, 5, 3)), points()]),
     "marching_cubes": (contour(gk.marching_cubes), egg),
+    "pixel_rays": through_a_lens(gk.pixel_rays, cameras.PIXELS),
+    "pose": (
+        lambda rotation, shift, base: gk.pose(rotation, shift, cameras.posed(base)),
+        lambda: [doubles(x) for x in (cameras.POINTS[0], cameras.POINTS[1], cameras.WORLD_TO_CAMERA)],
+    ),
+    "project_points": through_a_lens(gk.project_points, cameras.POINTS),
     "sample_surface": of_mesh(lambda mesh: gk.sample_surface(mesh, 20).points),
     "sdf_grid": (sampled, lambda: [ball()]),
     "signed_distance": (lambda v, p: gk.signed_distance(mesh(v), p), lambda: [ball(), points()]),

@@ -179,7 +179,30 @@ def test_the_surface_that_an_isosurface_hands_out_is_watched():
         gk.signed_distance(surface, POINTS)
 
 
+def test_a_list_that_changes_before_backward_does_not_matter():
+    rows, origins = (-POINTS).tolist(), leaf(3 * POINTS)
+    gk.cast_rays(BALL, origins, -POINTS).t.nan_to_num(posinf=0).sum().backward()
+    expected, origins.grad = origins.grad, None
+    total = gk.cast_rays(BALL, origins, rows).t.nan_to_num(posinf=0).sum()
+    rows[0][:] = 5.0, 0.0, 0.0
+    total.backward()
+    assert torch.equal(origins.grad, expected) and expected.any()
+
+
 # ---- what has no gradient
+
+
+def test_lists_of_tensors_are_refused():
+    h, rows = leaf(torch.tensor(0.1)), [leaf(p) for p in POINTS]
+    for field in (FIELD, leaf(FIELD)):
+        with pytest.raises(TypeError, match="^marching_cubes: spacing: expected one array .torch.stack makes it."):
+            gk.marching_cubes(field, spacing=(h, 0.1, 0.1))
+    with pytest.raises(TypeError, match="^signed_distance: points: expected one array .torch.stack makes it."):
+        gk.signed_distance(BALL, rows)
+    with pytest.raises(TypeError, match="^Mesh: vertices: expected one array .torch.stack makes it."):
+        gk.Mesh(rows, [[0, 1, 2]])
+    with pytest.raises(TypeError, match="^with_vertices: vertices: expected one array .torch.stack makes it."):
+        gk.Mesh(POINTS[:3], [[0, 1, 2]]).with_vertices(rows[:3])
 
 
 @pytest.mark.parametrize("bound", [torch.zeros(9), torch.tensor(0.0)], ids=["each", "all"])
@@ -227,6 +250,15 @@ def test_tensors_of_two_followers_are_refused():
         points = tape.watch(POINTS.numpy().copy())
         with pytest.raises(TypeError, match="signed_distance: mesh: expected arrays that tape follows"):
             gk.signed_distance(mesh(leaf(VERTICES)), points)
+
+
+def test_results_are_torchs_when_torch_follows_gradients():
+    jnp = pytest.importorskip("jax.numpy")
+    vertices = leaf(VERTICES)
+    d = gk.signed_distance(mesh(vertices), jnp.asarray(POINTS.numpy()))
+    assert torch.equal(d, distance(POINTS))
+    d.sum().backward()
+    assert torch.equal(vertices.grad, gradients()[1])
 
 
 def test_second_derivatives_are_refused():
@@ -439,6 +471,20 @@ def test_workers_of_a_data_loader():
         again = leaf(points)
         distance(again).sum().backward()
         assert torch.equal(distance(points), d) and torch.equal(again.grad, gradient)
+
+
+def test_an_output_made_late_does_not_refer_to_itself():
+    origins = leaf(3 * POINTS)
+    gc.disable()
+    try:
+        hits = gk.cast_rays(mesh(leaf(VERTICES)), origins, -POINTS)
+        assert hits.position is hits.position
+        node = weakref.ref(hits.position.grad_fn)
+        hits.position[hits.hit].sum().backward()
+        del hits
+        assert node() is None
+    finally:
+        gc.enable()
 
 
 def test_copies_of_meshes():

@@ -222,3 +222,18 @@ def test_devices(method):
     found = gk.interpolate_grid.adjoint(xp.asarray(grid), xp.asarray(points), method=method, **cotangents)
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_allclose(a.get(), b, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["origin", "spacing"])
+def test_gradients_do_not_get_lost_in_where_a_grid_is(name):
+    values, where = np.random.default_rng(0).normal(size=(4, 4, 4)), {"origin": np.zeros(3), "spacing": np.array(0.5)}
+    text = f"^SdfGrid: {name}: expected values that do not track gradients"
+    with gk.Tape() as tape:
+        given = where | {name: tape.watch(where[name])}
+        with pytest.raises(TypeError, match=text):
+            gk.interpolate_grid(gk.SdfGrid(values, **given), [[0.3, 0.4, 0.5]])
+    torch = pytest.importorskip("torch")
+    given = where | {name: torch.tensor(where[name], requires_grad=True)}
+    for points in (np.full((1, 3), 0.4), torch.full((1, 3), 0.4, requires_grad=True)):
+        with pytest.raises(TypeError, match=text):
+            gk.interpolate_grid(gk.SdfGrid(values, **given), points)

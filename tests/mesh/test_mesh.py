@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import trimesh
 
+from geomkit.autodiff.tape import Tape
 from geomkit.errors import MeshError
 from geomkit.mesh import Mesh, as_mesh
 from geomkit.mesh.shapes import box, grid, icosphere
@@ -384,3 +385,56 @@ class TestPython:
         assert repr(bunny) == "Mesh(35947 vertices, 69451 faces, float32)"
         assert not bunny.is_closed
         assert repr(bunny) == "Mesh(35947 vertices, 69451 faces, float32, open: 223 boundary edges)"
+
+
+class TestTensors:
+    """What is computed once from a mesh that shares the memory of a tensor."""
+
+    @pytest.mark.parametrize(
+        "name", ["area", "volume", "face_normals", "vertex_normals", "bounds", "center", "diagonal", "is_closed", "bvh"]
+    )
+    def test_a_tensor_that_was_written_to(self, name):
+        torch = pytest.importorskip("torch")
+        vertices = torch.tensor(icosphere(1).vertices)
+        mesh = Mesh(vertices, icosphere(1).faces)
+        getattr(mesh, name)
+        vertices *= 2
+        with pytest.raises(MeshError, match="changed in place"):
+            getattr(mesh, name)
+
+    @pytest.mark.parametrize("name", ["float16", "bfloat16"])
+    def test_a_tensor_of_a_small_type_that_was_written_to(self, name):
+        torch = pytest.importorskip("torch")
+        vertices = torch.tensor(icosphere(1).vertices, dtype=getattr(torch, name)).requires_grad_()
+        mesh = Mesh(vertices, icosphere(1).faces)
+        assert mesh.area.requires_grad
+        with torch.no_grad():
+            vertices.mul_(2)
+        with pytest.raises(MeshError, match="changed in place"):
+            assert mesh.area
+
+    def test_a_tensor_whose_data_was_replaced(self):
+        torch = pytest.importorskip("torch")
+        vertices = torch.tensor(icosphere(1).vertices, requires_grad=True)
+        mesh = Mesh(vertices, icosphere(1).faces)
+        vertices.data = 2 * vertices.data
+        with pytest.raises(MeshError, match="changed in place"):
+            assert mesh.area
+
+    def test_tensors_handed_out_may_be_written_to(self):
+        torch = pytest.importorskip("torch")
+        ball = icosphere(1)
+        mesh = Mesh(torch.tensor(ball.vertices), torch.tensor(ball.faces))
+        for name in ("faces", "face_normals", "face_areas"):
+            assert getattr(mesh, name) is getattr(mesh, name)
+            getattr(mesh, name).fill_(0)
+            assert np.array_equal(getattr(mesh, name), getattr(ball, name))
+        mesh.faces.fill_(0)
+        assert same(mesh.with_vertices(mesh.vertices * 1), ball)
+
+    def test_a_mesh_of_a_tape_refits_the_tree(self):
+        mesh = icosphere(1)
+        assert mesh.topology and mesh.bvh
+        with Tape() as tape:
+            moved = mesh.with_vertices(1.1 * tape.watch(mesh.vertices))
+            assert moved.plain._earlier_bvh is mesh.bvh and moved.plain._earlier_topology is mesh.topology

@@ -387,3 +387,11 @@ def test_rays_refuse():
 def test_project_refuses():
     with pytest.raises(ValueError, match=r"project_points: points: expected \(N, 3\) floats, got \(3,\) float64"):
         turned(0).project(np.zeros(3))
+
+
+def test_gradients_do_not_get_lost_in_the_field_of_view():
+    torch = pytest.importorskip("torch")
+    x = torch.tensor(40.0, requires_grad=True)
+    for make, name in ((Camera.look_at, "fov"), (Camera.orthographic, "extent")):
+        with pytest.raises(TypeError, match=f"{name}: expected values that do not track gradients"):
+            make((0, 0, 4), (0, 0, 0), width=8, height=6, **{name: x})

@@ -104,7 +104,7 @@ def test_moved():
         return [tape.gradient(pixel, six, adj=adj)]
 
     for start in (six, np.zeros(6)):
-        assert gk.gradcheck(forward, adjoint, [start], rtol=1e-7) < 1e-7
+        assert gk.gradcheck(forward, [start], adjoint=adjoint, rtol=1e-7) < 1e-7
 
 
 def test_hits_of_a_camera_move_with_it():
@@ -128,7 +128,7 @@ def test_hits_of_a_camera_move_with_it():
         return g[0], g[1][[0, 0, 0, 1, 1], [0, 1, 2, 1, 2]], g[2]
 
     assert np.isfinite(depth(*numbers)[0]).all()
-    assert gk.gradcheck(lambda *x: depth(*x)[0], adjoint, numbers, rtol=1e-6) < 1e-6
+    assert gk.gradcheck(lambda *x: depth(*x)[0], numbers, adjoint=adjoint, rtol=1e-6) < 1e-6
 
 
 def test_a_camera_is_found_from_where_it_saw_points():

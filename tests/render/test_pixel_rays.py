@@ -146,7 +146,7 @@ def test_gradient(model, lens, output):
         return g.pixels, g.world_to_camera[:3], five(g.K), *([] if lens is None else [g.distortion])
 
     inputs = [PIXELS, pose, five(K), *([] if lens is None else [lens])]
-    assert gk.gradcheck(forward, adjoint, inputs, rtol=1e-7) < 1e-7
+    assert gk.gradcheck(forward, inputs, adjoint=adjoint, rtol=1e-7) < 1e-7
 
 
 def test_gradients_add_up():

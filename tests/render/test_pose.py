@@ -37,7 +37,7 @@ def test_gradient(angle):
         assert not g.base[3].any()
         return g.rotation_vector, g.translation, g.base[:3]
 
-    gk.gradcheck(forward, adjoint, [angle * AXIS, np.array([0.3, 1, -2]), POSE[:3]], rtol=1e-7)
+    gk.gradcheck(forward, [angle * AXIS, np.array([0.3, 1, -2]), POSE[:3]], adjoint=adjoint, rtol=1e-7)
 
 
 def test_the_derivative_at_zero_is_the_three_generators():

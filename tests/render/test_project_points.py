@@ -103,7 +103,7 @@ def test_gradient(model, lens, output):
 
     inputs = [points, pose, five(K), *([] if lens is None else [lens])]
     assert np.isfinite(forward(*inputs)).all()
-    assert gk.gradcheck(forward, adjoint, inputs, rtol=1e-7) < 1e-7
+    assert gk.gradcheck(forward, inputs, adjoint=adjoint, rtol=1e-7) < 1e-7
 
 
 def test_rays_and_pixels_have_inverse_derivatives():
