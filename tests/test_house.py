@@ -43,7 +43,6 @@ NO_ADJOINT = {
     "all_hits_fwd": "cast_rays has the gradient of a hit",
     "contains_fwd": "the answer is discrete",
     "count_hits_fwd": "the answer is discrete",
-    "emitter_fwd": "the points of a light that are drawn stay what they are",
     "exact_winding_number_fwd": "both methods have the derivative of the exact value: winding_number_*_adj",
     "occluded_fwd": "the answer is discrete",
 }

@@ -130,7 +130,7 @@ class _Query:
         # An adjoint mostly follows its forward function: a small image's hits are kept for it.
         kept = self.tables.mesh.derived("latest_hits", lambda mesh: {})
         fields = (to_host(x).tobytes() for x in (camera.world_to_camera, camera.K, camera.distortion) if x is not None)
-        key = (*fields, camera.model, camera.width, camera.height, self.samples)
+        key = (*fields, camera.model, window.left, window.top, window.columns, window.rows, window.samples)
         source: Any = SimpleNamespace(mesh=self.tables.mesh, library=self.tables.mesh.library)
         if key in kept:
             return self.seen(rays.origins, rays.directions, stream, index, Hits(source, *kept[key]))

@@ -130,11 +130,11 @@ def test_edges_of_which_faces_are_seen():
     box = gk.shapes.box((2, 2, 2), dtype=np.float64)
     table = EdgeTable(box)
     for eye, parallel in (((0, 0, 4), False), ((0, 0, 1), True)):
-        ends = table.ends[table.silhouettes(np.array([eye]), parallel=parallel)[0]]
+        ends = table.ends[table.silhouettes(box, np.array([eye]), parallel=parallel)[0]]
         assert len(ends) == 4 and (box.vertices[ends][..., 2] == 1).all()
     square = quad()
     table = EdgeTable(square)
-    assert len(table.silhouettes(np.array([[0, 0, 4]]))[0]) == 4
+    assert len(table.silhouettes(square, np.array([[0, 0, 4]]))[0]) == 4
     assert not table.creases(np.ones(2, bool)).any()
 
 
