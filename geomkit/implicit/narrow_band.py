@@ -57,11 +57,16 @@ class _Filler:
         than its distance less half the diagonal.
         """
         middle = lower + 0.5 * (size - 1)
-        d = distance(self.points(middle), self.method)
+        # (Winding numbers cost as much as distances, and only what is far needs a sign.)
+        wound = self.method == "winding"
+        d = distance(self.points(middle), "unsigned" if wound else self.method)
         reach = 0.5 * math.sqrt(3) * (size - 1) * self.step
         far = abs(d) > (reach + self.width) * (1 + 1e-5)
-        if self.boundary is not None and far.any():
-            far[far] = self._keeps_sign(middle[far], reach)
+        if wound and far.any():
+            turns = winding(self.points(middle[far]), "fast")
+            d[far] = self.xp.where(turns > 0.5, -d[far], d[far])
+            if self.boundary is not None:
+                far[far] = self._keeps_sign(middle[far], turns, reach)
         self._fill_inside(lower[far & (d < 0)], size)
         return lower[~far]
 
@@ -70,10 +75,10 @@ class _Filler:
         d = self.xp.clip(distance(self.points(at), self.method), -self.width, self.width)
         self.values[at[:, 0], at[:, 1], at[:, 2]] = d
 
-    def _keeps_sign(self, middle: Any, reach: float) -> Any:
-        """Whether the winding number stays on its side of one half within `reach` of points, where no surface is."""
+    def _keeps_sign(self, middle: Any, turns: Any, reach: float) -> Any:
+        """Whether the winding numbers of points stay on their side of one half within `reach`, where no surface is."""
         left = distance(self.points(middle, self.boundary), "unsigned") * (1 - 1e-4) - reach
-        margin = abs(winding(self.points(middle), "fast") - 0.5) - WINDING_ERROR
+        margin = abs(turns - 0.5) - WINDING_ERROR
         return (left > 0) & (self.strength * reach < margin * left * left)
 
     def _fill_inside(self, lower: Any, size: int) -> None:
