@@ -68,8 +68,9 @@ def test_camera(twist):
         direction = (seen(e + 1e-5).world_to_camera - seen(e - 1e-5).world_to_camera) / 2e-5
         return np.sum(gradients(scene, seen(e), samples=4)["camera.world_to_camera"] * direction)
 
-    got, wanted = slopes(lambda e: total(scene, seen(e), samples=16), slope, 0.7, n=12)
-    assert got == pytest.approx(wanted, rel=0.05)
+    # (The difference of images is the noisy side: with 16 samples it is off by 3 %.)
+    got, wanted = slopes(lambda e: total(scene, seen(e), samples=24), slope, 0.7, n=12)
+    assert got == pytest.approx(wanted, rel=0.02)
 
 
 @pytest.mark.parametrize("path, step", [("ball.vertices", (0.3, 1.0, 0)), ("lamp.vertices", (1.0, 1.0, 0))])
