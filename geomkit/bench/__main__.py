@@ -6,7 +6,6 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +18,7 @@ from geomkit.bench.distance import distance
 from geomkit.bench.peer import Peer, processors
 from geomkit.bench.peers import PEERS, present
 from geomkit.bench.rays import rays
-from geomkit.bench.row import Row, table
+from geomkit.bench.row import Row, printing, table
 from geomkit.bench.winding import winding
 from geomkit.mesh.io import load_mesh
 from geomkit.mesh.mesh import Mesh
@@ -78,16 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     job = JOBS[options.job]
     kinds = [kind for kind in _installed(options.peers) if kind.answers(job.asks)]
     rows: list[Row] = []
-    with ExitStack() as stack:
-        outputs = [sys.stdout]
-        if options.json:
-            outputs.append(stack.enter_context(open(options.json, "w", encoding="utf-8")))
-
-        def report(new: Sequence[Row]) -> None:
-            for row in new:
-                for output in outputs:
-                    print(row.json(), file=output, flush=True)
-
+    with printing(options.json) as report:
         for name, mesh in meshes:
             arena = Arena(
                 name, mesh, [kind(mesh) for kind in kinds], options.points, options.repeat or job.rounds,

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import sys
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +11,9 @@ import numpy as np
 
 import geomkit as gk
 from geomkit.bench.contest import geomkit_tasks
-from geomkit.bench.peer import processors
+from geomkit.bench.peer import installed, processors
 from geomkit.bench.race import REST, Task, race
-from geomkit.bench.row import Row, table
+from geomkit.bench.row import Row, printing, table
 from geomkit.runtime import host
 
 __all__ = ["FIELDS", "PEERS", "main"]
@@ -148,25 +145,14 @@ def main(arguments: Sequence[str]) -> int:
         parser.error("expected at least 2 samples a side, and one run")
     host.set_num_threads(min(host.num_threads(), processors()))
     rows: list[Row] = []
-    with ExitStack() as stack:
-        outputs = [sys.stdout]
-        if options.json:
-            outputs.append(stack.enter_context(open(options.json, "w", encoding="utf-8")))
+    with printing(options.json) as report:
         for n in options.sizes or (128, 256, 512):
             for name in fields:
-                for row in _contest(name, n, _installed(peers), options.repeat):
+                for row in _contest(name, n, installed(PEERS, peers), options.repeat):
                     rows.append(row)
-                    for output in outputs:
-                        print(row.json(), file=output, flush=True)
+                    report([row])
     table(rows)
     return 1 if any(row.own and row.check != "ok" for row in rows) else 0
-
-
-def _installed(keys: Sequence[str]) -> list[str]:
-    for key in keys:
-        if importlib.util.find_spec(PEERS[key][1]) is None:
-            print(f"{PEERS[key][0]}: skipped, not installed: pip install {PEERS[key][2]}", file=sys.stderr)
-    return [key for key in keys if importlib.util.find_spec(PEERS[key][1]) is not None]
 
 
 def _contest(name: str, n: int, peers: Sequence[str], rounds: int) -> list[Row]:

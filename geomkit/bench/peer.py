@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,12 +14,26 @@ from geomkit.bench.race import Task
 from geomkit.bench.sample import Rays
 from geomkit.mesh.mesh import Mesh
 
-__all__ = ["Peer", "per_ray", "processors"]
+__all__ = ["Peer", "installed", "per_ray", "processors"]
 
 
 def processors() -> int:
     """Number of processors that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def installed(peers: Mapping[str, Sequence[Any]], keys: Sequence[str]) -> list[str]:
+    """Those of the keys whose package is there; says how to get the others.
+
+    Args:
+        peers: by key, first of each its name, its module and its package.
+        keys: some of them.
+    """
+    there = {key: importlib.util.find_spec(peers[key][1]) is not None for key in keys}
+    for key in keys:
+        if not there[key]:
+            print(f"{peers[key][0]}: skipped, not installed: pip install {peers[key][2]}", file=sys.stderr)
+    return [key for key in keys if there[key]]
 
 
 class Peer:

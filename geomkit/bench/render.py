@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import itertools
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,9 +14,9 @@ from typing import Any
 import numpy as np
 
 import geomkit as gk
-from geomkit.bench.peer import processors
+from geomkit.bench.peer import installed, processors
 from geomkit.bench.race import REST, Task, race
-from geomkit.bench.row import Row, table
+from geomkit.bench.row import Row, printing, table
 from geomkit.runtime import host
 
 __all__ = ["PEERS", "main"]
@@ -153,21 +151,14 @@ def main(arguments: Sequence[str]) -> int:
         meshes = [(path.name, gk.load_mesh(path)) for path in options.meshes]
     except (OSError, ValueError) as error:
         parser.error(str(error))
-    for key in peers:
-        if importlib.util.find_spec(PEERS[key][1]) is None:
-            print(f"{PEERS[key][0]}: skipped, not installed: pip install {PEERS[key][2]}", file=sys.stderr)
-    peers = [key for key in peers if importlib.util.find_spec(PEERS[key][1]) is not None]
+    peers = installed(PEERS, peers)
     host.set_num_threads(min(host.num_threads(), processors()))
     rows: list[Row] = []
-    with ExitStack() as stack:
-        outputs = [sys.stdout]
-        if options.json:
-            outputs.append(stack.enter_context(open(options.json, "w", encoding="utf-8")))
+    with printing(options.json) as report:
         for name, mesh in meshes:
             for row in _contests(name, setting(mesh, options.size, options.samples), peers, options.repeat):
                 rows.append(row)
-                for output in outputs:
-                    print(row.json(), file=output, flush=True)
+                report([row])
     table(rows)
     return 1 if any(row.own and row.check != "ok" for row in rows) else 0
 

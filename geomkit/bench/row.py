@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
-__all__ = ["Row", "table"]
+__all__ = ["Row", "printing", "table"]
 
 
 @dataclass
@@ -64,6 +67,22 @@ class Row:
         """The row as one line of JSON; numbers that are not finite are null."""
         values = asdict(self).items()
         return json.dumps({k: None if isinstance(v, float) and not abs(v) < float("inf") else v for k, v in values})
+
+
+@contextmanager
+def printing(path: Path | None) -> Iterator[Callable[[Sequence[Row]], None]]:
+    """What prints rows as they come, a line of JSON each, to standard output and, if there is a path, to that file."""
+    with ExitStack() as stack:
+        outputs = [sys.stdout]
+        if path:
+            outputs.append(stack.enter_context(open(path, "w", encoding="utf-8")))
+
+        def report(rows: Sequence[Row]) -> None:
+            for row in rows:
+                for output in outputs:
+                    print(row.json(), file=output, flush=True)
+
+        yield report
 
 
 def table(rows: Sequence[Row]) -> None:

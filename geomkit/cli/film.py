@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from geomkit.cli.render import AZIMUTH, view
-from geomkit.cli.studio import Look, Studio, developed, dressed, fitted, merged
+from geomkit.cli.studio import Look, Studio, developed, dressed, fitted, whole_mesh
 from geomkit.errors import message, missing_package
 from geomkit.files import replacing
 from geomkit.render.image_io import save_image
@@ -52,7 +52,7 @@ def shoot(
     if frames is not None and options["eye"] is not None:
         raise ValueError(message("render", "turntable", "it without --eye", "both"))
     look = look.chosen(scene)
-    whole = merged(scene)
+    whole = whole_mesh(scene)
     start = AZIMUTH if options["azimuth"] is None else options["azimuth"]
     turns: list[dict[str, Any]] = (
         [options] if frames is None else [options | {"azimuth": start + 360 * k / frames} for k in range(frames)]

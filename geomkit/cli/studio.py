@@ -13,6 +13,7 @@ from geomkit.mesh.creases import cut_at_creases
 from geomkit.render.camera import Camera
 from geomkit.render.color import srgb_to_linear
 from geomkit.render.scene import ConstantLight, DirectionalLight, Light, Material, Object, Scene
+from geomkit.render.tables import merged
 
 OPAQUE = (".jpg", ".jpeg", ".hdr", ".gif", ".mp4")  # formats without alpha
 LIGHTS = ("studio", "sun", "sky", "scene")
@@ -141,7 +142,7 @@ def fitted(cameras: list[Camera], vertices: np.ndarray) -> list[Camera]:
     return [replace(camera, world_to_camera=pose) for camera, pose in zip(cameras, poses, strict=True)]
 
 
-def merged(scene: Scene) -> geomkit.Mesh:
+def whole_mesh(scene: Scene) -> geomkit.Mesh:
     """All objects of a scene as one mesh, to be framed.
 
     Raises:
@@ -150,11 +151,7 @@ def merged(scene: Scene) -> geomkit.Mesh:
     meshes = [thing.mesh.plain for thing in scene.objects.values() if thing.mesh.n_faces]
     if not meshes:
         raise MeshError(message("Camera.framing", "mesh", "at least one face", "none"))
-    if len(meshes) == 1:
-        return meshes[0]
-    first = np.cumsum([0, *(mesh.n_vertices for mesh in meshes)])
-    faces = [np.asarray(mesh.faces_array) + start for mesh, start in zip(meshes, first, strict=False)]
-    return geomkit.Mesh(np.concatenate([np.asarray(m.vertices_array) for m in meshes]), np.concatenate(faces))
+    return merged(meshes)
 
 
 def dressed(scene: Scene, look: Look) -> Scene:

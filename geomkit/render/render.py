@@ -132,8 +132,8 @@ class _Query:
         fields = (to_host(x).tobytes() for x in (camera.world_to_camera, camera.K, camera.distortion) if x is not None)
         key = (*fields, camera.model, window.left, window.top, window.columns, window.rows, window.samples)
         source: Any = SimpleNamespace(mesh=self.tables.mesh, library=self.tables.mesh.library)
-        if key in kept:
-            return self.seen(rays.origins, rays.directions, stream, index, Hits(source, *kept[key]))
+        if (known := kept.get(key)) is not None:
+            return self.seen(rays.origins, rays.directions, stream, index, Hits(source, *known))
         features = self.seen(rays.origins, rays.directions, stream, index)
         hits = features.radiance.hits
         kept.clear()

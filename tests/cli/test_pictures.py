@@ -10,7 +10,7 @@ import pytest
 
 import geomkit as gk
 from geomkit.cli import film, studio
-from geomkit.cli.studio import Look, Studio, colour, developed, dressed, fitted, merged, undeveloped
+from geomkit.cli.studio import Look, Studio, colour, developed, dressed, fitted, undeveloped, whole_mesh
 
 KNOT = str(Path(__file__).parents[2] / "data" / "knot.ply")
 SMALL = ["--width", 48, "--height", 36, "--samples", 2, "--up", 0, 0, 1]
@@ -37,7 +37,7 @@ def test_the_ground_is_as_bright_as_the_background(light):
     ball = gk.shapes.icosphere(2)
     scene = dressed(gk.Scene(ball), look)
     camera = gk.Camera.look_at((0, 12, 6), (6, -1, 4), fov=30, width=16, height=16)
-    seen = Studio(scene, merged(scene), gk.Camera.framing(ball, width=9, height=9), look)
+    seen = Studio(scene, whole_mesh(scene), gk.Camera.framing(ball, width=9, height=9), look)
     image = developed(seen.radiance(camera, lambda done, total: None))
     np.testing.assert_allclose(image.mean(axis=(0, 1)), look.background, rtol=0.015)
 
