@@ -1,4 +1,4 @@
-"""The graph of a mesh's positions: vertices at one place are one, so that seams and soups are as connected as they look."""
+"""The graph of a mesh's positions: vertices at one place are one, so that seams do not cut."""
 
 from __future__ import annotations
 
