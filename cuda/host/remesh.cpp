@@ -84,27 +84,35 @@ class Remesher : public Surface {
         return size > 0 ? (1 / size) * sum : sum;
     }
 
-    // Numbers vertices and faces that are left in their order.
+    // Drops what is gone and numbers the rest anew, neighbours near one another: so they are in memory, too. Faces are in the
+    // order of a search in breadth, vertices in that of their first face.
     void compact() {
-        std::vector<int> vertex(place.size(), -1), half(tail.size(), -1);
-        int n = 0, m = 0;
-        for (int v = 0; v < (int)place.size(); ++v) {
-            if (leaving[v] < 0) continue;
-            vertex[v] = n;
-            place[n] = place[v], target[n] = target[v], kind[n] = kind[v], bordering[n] = bordering[v];
-            degree[n] = degree[v], leaving[n] = leaving[v];
-            ++n;
+        std::vector<int> order, vertex(place.size(), -1), half(tail.size(), -1);
+        order.reserve(tail.size() / 3);
+        Surface old;
+        std::swap(static_cast<Surface&>(*this), old);
+        for (int first = 0; first < old.half_edges(); first += 3) {
+            if (old.tail[first] < 0 || half[first] >= 0) continue;
+            visit(first, order, half);
+            for (size_t at = order.size() - 1; at < order.size(); ++at)
+                for (int k = 0; k < 3; ++k) {
+                    int t = old.twin[order[at] + k];
+                    if (t >= 0 && half[t] < 0) visit(t - t % 3, order, half);
+                }
         }
-        for (int h = 0; h < half_edges(); ++h)
-            if (tail[h] >= 0) half[h] = m++;
-        for (int h = 0; h < half_edges(); ++h) {
-            int to = half[h];
-            if (to < 0) continue;
-            tail[to] = vertex[tail[h]], line[to] = line[h], twin[to] = twin[h] < 0 ? -1 : half[twin[h]];
-        }
-        place.resize(n), target.resize(n), kind.resize(n), bordering.resize(n), degree.resize(n), leaving.resize(n);
-        tail.resize(m), twin.resize(m), line.resize(m);
-        for (int& h : leaving) h = half[h];
+        tail.reserve(3 * order.size()), twin.reserve(3 * order.size()), line.reserve(3 * order.size());
+        for (int face : order)
+            for (int h = face; h < face + 3; ++h) {
+                int v = old.tail[h];
+                if (vertex[v] < 0) {
+                    vertex[v] = (int)place.size();
+                    place.push_back(old.place[v]), target.push_back(old.target[v]), kind.push_back(old.kind[v]);
+                    bordering.push_back(old.bordering[v]), degree.push_back(old.degree[v]);
+                    leaving.push_back(half[h]);
+                }
+                tail.push_back(vertex[v]), line.push_back(old.line[h]);
+                twin.push_back(old.twin[h] < 0 ? -1 : half[old.twin[h]]);
+            }
     }
 
     // A number of the line that a vertex is on; -1 for a smooth vertex, -2 for a fixed one.
@@ -116,6 +124,12 @@ class Remesher : public Surface {
     }
 
   private:
+    // Puts a face at the end of the order.
+    static void visit(int face, std::vector<int>& order, std::vector<int>& half) {
+        for (int k = 0; k < 3; ++k) half[face + k] = 3 * (int)order.size() + k;
+        order.push_back(face);
+    }
+
     static bool turns_little(Place old, Place now, double cosine) {
         double a = dot(old, old), b = dot(now, now);
         return !(a > 0) || (b > 0 && dot(old, now) > cosine * std::sqrt(a) * std::sqrt(b));
@@ -157,7 +171,9 @@ class Remesher : public Surface {
             int off = degree[v[k]] - wanted_degree(v[k]), then = off + (k < 2 ? -1 : 1);
             before += off * off, after += then * then;
         }
-        return after < before;
+        // In a stretched surface even degrees alone would make long edges.
+        double now = relative2(v[0], v[1]), then = relative2(v[2], v[3]);
+        return after < before && then <= std::max(LONG * LONG, now);
     }
 
     // Whether the faces after a flip look where those before did, and are no worse than slivers.
@@ -256,6 +272,7 @@ GK_EXPORT int gk_remesh_sweep(void* remesher, int* counts) {
     gk::Remesher& r = *static_cast<gk::Remesher*>(remesher);
     return gk::guarded([&] {
         r.split_long();
+        r.compact();
         r.collapse_short();
         r.even_degrees();
         r.compact();

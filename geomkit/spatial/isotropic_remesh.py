@@ -66,7 +66,8 @@ def isotropic_remesh(
         edge_length: in the mesh's length unit: one number, or (V,) one at each vertex, between which the size changes.
         iterations: ten instead of five come nearer to even triangles, most of all where they become larger.
         feature_angle: degrees between the normals of two faces from which on their edge is a feature; None for none.
-        project: whether new vertices are put on the old surface. Without, its curved parts shrink a little.
+        project: whether new vertices are put on the old surface. Without, they stay near the
+            tangent planes of where they came from, and drift off with every iteration.
         attributes: arrays (V, ...) of floats by name, such as colours or what an optimiser keeps, of any library.
         progress: called as progress(done, total) after each iteration. What it raises ends the work.
 
@@ -215,7 +216,7 @@ def _projected(
     solid, out = start.solid, np.array(hit.point, np.float64)
     # What is nearest may be the other side of a thin wall.
     out[(solid.face_normals[hit.face] * normal).sum(axis=1) < ASKEW] = np.nan
-    out[line < SMOOTH] = np.nan
+    out[line < -1] = np.nan
     on = np.flatnonzero(line >= 0)
     if len(on):
         near = closest_point(start.lines, place[on].astype(solid.dtype))
