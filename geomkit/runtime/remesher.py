@@ -65,8 +65,7 @@ class Remesher:
             faces, which do not change.
         """
         v, f = self.counts.tolist()
-        place, normal, line, faces = np.empty((v, 3)), np.empty((v, 3)), np.empty(v, np.int32), np.empty((f, 3), np.int32)
-        outputs = (place, normal, line, faces)
+        outputs = (np.empty((v, 3)), np.empty((v, 3)), np.empty(v, np.int32), np.empty((f, 3), np.int32))
         _checked(host_library().gk_remesh_smoothed(self._handle, ctypes.c_int(steps), *map(_address, outputs)))
         return outputs
 

@@ -107,7 +107,8 @@ def isotropic_remesh(
     if not solid.n_faces:
         empty = {name: value[2].wrap(value[0][:0]) for name, value in carried.items()}
         none = np.zeros(0, np.int32), np.zeros((0, 3), solid.dtype)
-        return Remeshed(Mesh.adopt(solid.vertices_array[:0], solid.faces_array, library), empty, *map(library.wrap, none))
+        nothing = Mesh.adopt(solid.vertices_array[:0], solid.faces_array, library)
+        return Remeshed(nothing, empty, *map(library.wrap, none))
     start = _Start(solid, angle)
     surface = Remesher(
         start.place, np.broadcast_to(length, solid.n_vertices)[start.vertex], start.kind, start.faces, start.twin,

@@ -29,7 +29,7 @@ def degrees(mesh):
 
 def same_kind(new, old):
     """Whether a surface is a manifold of the same kind as another."""
-    a, b = new.topology, old.topology
+    a = new.topology
     assert (a.n_non_manifold, a.n_inconsistent, a.n_degenerate, a.n_unreferenced) == (0, 0, 0, 0)
     assert new.is_closed == old.is_closed and new.euler_characteristic == old.euler_characteristic
     assert new.components()[0] == old.components()[0] and len(new.boundary_loops()) == len(old.boundary_loops())
@@ -121,7 +121,8 @@ def test_value_border():
 
 def test_value_attributes():
     ball = gk.shapes.icosphere(4, dtype=np.float64)
-    given = {"x": ball.vertices, "one": np.ones(ball.n_vertices, np.float32), "matrix": np.ones((ball.n_vertices, 2, 2))}
+    n = ball.n_vertices
+    given = {"x": ball.vertices, "one": np.ones(n, np.float32), "matrix": np.ones((n, 2, 2))}
     new = gk.isotropic_remesh(ball, 0.2, attributes=given)
     # What is linear in space is interpolated to the place itself, as the vertices are on the surface.
     assert abs(new.attributes["x"] - new.mesh.vertices).max() < 1e-12
@@ -237,7 +238,7 @@ def test_error(options, error, text):
 
 def test_error_surfaces(shared_mesh):
     fan, strip = shared_mesh("fan3.obj"), shared_mesh("moebius.obj")
-    with pytest.raises(MeshError, match="isotropic_remesh: mesh: expected a manifold .* edges? with more than two faces"):
+    with pytest.raises(MeshError, match="isotropic_remesh: mesh: expected a manifold .* with more than two faces"):
         gk.isotropic_remesh(fan, 1.0)
     with pytest.raises(MeshError, match="isotropic_remesh: mesh: expected a manifold .* whose faces disagree"):
         gk.isotropic_remesh(strip, 1.0)
@@ -260,7 +261,8 @@ def test_libraries():
     torch = pytest.importorskip("torch")
     ball = gk.shapes.icosphere(2)
     vertices = torch.tensor(ball.vertices)
-    new = gk.isotropic_remesh(gk.Mesh(vertices, ball.faces), 0.3, attributes={"m": vertices.double(), "n": ball.vertices})
+    given = {"m": vertices.double(), "n": ball.vertices}
+    new = gk.isotropic_remesh(gk.Mesh(vertices, ball.faces), 0.3, attributes=given)
     assert isinstance(new.mesh.vertices, torch.Tensor) and new.attributes["m"].dtype == torch.float64
     assert isinstance(new.attributes["n"], np.ndarray) and isinstance(new.face, torch.Tensor)
     with pytest.raises(TypeError, match="isotropic_remesh: mesh: expected values that do not track gradients"):
