@@ -10,6 +10,7 @@ from geomkit.implicit.interpolate_grid import interpolate_grid as interpolate_gr
 from geomkit.implicit.marching_cubes import marching_cubes as marching_cubes
 from geomkit.implicit.remesh import offset as offset, remesh as remesh, voxelize as voxelize
 from geomkit.implicit.signed_distance import contains as contains, signed_distance as signed_distance
+from geomkit.implicit.sphere_trace import sphere_trace as sphere_trace
 from geomkit.mesh import shapes as shapes
 from geomkit.mesh.io import load_mesh as load_mesh
 from geomkit.mesh.measure import (
