@@ -82,11 +82,11 @@ GK_FN double root_between(const Cubic& f, double lo, double hi) {
 
 // A ray in units of the grid, and the part of it in the grid's box.
 struct GridRay {
-    double o[3], d[3], first, last;
+    double o[3], d[3], inverse[3], first, last;
 };
 GK_FN GridRay grid_ray(const Samples& s, Vec3d origin, Vec3d direction, double t_min, double t_max) {
     GridRay r = {{(origin.x - s.ox) / s.sx, (origin.y - s.oy) / s.sy, (origin.z - s.oz) / s.sz},
-                 {direction.x / s.sx, direction.y / s.sy, direction.z / s.sz}, t_min, t_max};
+                 {direction.x / s.sx, direction.y / s.sy, direction.z / s.sz}, {0, 0, 0}, t_min, t_max};
     int n[3] = {s.nx, s.ny, s.nz};
     for (int a = 0; a < 3; ++a) {
         double far = n[a] - 1;
@@ -94,7 +94,8 @@ GK_FN GridRay grid_ray(const Samples& s, Vec3d origin, Vec3d direction, double t
             if (!(r.o[a] >= 0 && r.o[a] <= far)) r.last = -infinity();
             continue;
         }
-        double low = (0 - r.o[a]) / r.d[a], high = (far - r.o[a]) / r.d[a];
+        r.inverse[a] = 1 / r.d[a];
+        double low = (0 - r.o[a]) * r.inverse[a], high = (far - r.o[a]) * r.inverse[a];
         if (r.d[a] < 0) {
             double swap = low;
             low = high, high = swap;
@@ -120,7 +121,7 @@ struct CellWalk {
         axis = -1;
         for (int a = 0; a < 3; ++a) {
             if (r.d[a] == 0) continue;
-            double t = (cell[a] + (r.d[a] > 0) - r.o[a]) / r.d[a];
+            double t = (cell[a] + (r.d[a] > 0) - r.o[a]) * r.inverse[a];
             if (t < out) out = t, axis = a;
         }
         return out;
@@ -143,7 +144,7 @@ GK_FN Trace trace_ray(const Samples& s, const GridRay& r, double speed, double s
     Trace out = {infinity(), infinity(), 0, {0, 0, 0}, {0, 0, 0}, -1};
     if (!(r.first <= r.last) || min(min(s.nx, s.ny), s.nz) < 2) return out;
     CellWalk w = {s, r, {s.nx, s.ny, s.nz}, {0, 0, 0}};
-    double t = r.first, rate = slope * speed, best = band;
+    double t = r.first, reach = 0.99 / (slope * speed), best = band;
     double back = t, careful = -infinity();
     bool known = false, inside = false, falling = false, jumped = false;
     int crossed = -1;
@@ -163,7 +164,7 @@ GK_FN Trace trace_ray(const Samples& s, const GridRay& r, double speed, double s
             continue;
         }
         // How far nothing can happen: the field keeps its sign, and stays above what counts as close.
-        double free = 0.99 * (abs(now) - best) / rate;
+        double free = (abs(now) - best) * reach;
         if (known && free > 0 && t + free > until && t >= careful) {
             back = t, t += free, jumped = true, falling = false;
             if (!(t <= r.last)) return out;
@@ -172,10 +173,19 @@ GK_FN Trace trace_ray(const Samples& s, const GridRay& r, double speed, double s
         }
         jumped = false;
         until = max(until, t);
-        w.within(until, q);
-        Bezier z = along(f, p, q);
-        double sum = z.v[0] + z.v[1] + z.v[2] + z.v[3];
-        if (sum - sum == 0) {
+        // The interpolant lies between the corners. (Not so if one is not a number: then this is false.)
+        bool idle = known && (now < 0) == inside;
+        for (int c = 0; c < 8; ++c) idle = idle && (inside ? -f[c] : f[c]) >= best && f[c] != 0;
+        Bezier z;
+        double sum = 0;
+        if (!idle) {
+            w.within(until, q);
+            z = along(f, p, q);
+            sum = z.v[0] + z.v[1] + z.v[2] + z.v[3];
+        }
+        if (idle) {
+            falling = false;
+        } else if (sum - sum == 0) {
             if (!known) inside = z.v[0] < 0, known = true;
             double length = until - t;
             // The cell before ended on the other side by a rounding.
