@@ -28,6 +28,7 @@ from geomkit.render.pixel_rays import pixel_rays as pixel_rays
 from geomkit.render.pose import pose as pose
 from geomkit.render.project_points import project_points as project_points
 from geomkit.render.render import render as render
+from geomkit.render.render_sdf import render_sdf as render_sdf
 from geomkit.render.scene import (
     ConstantLight as ConstantLight,
     DirectionalLight as DirectionalLight,
@@ -43,6 +44,7 @@ from geomkit.render.scene_io import (
     load_scene as load_scene,
     save_scene as save_scene,
 )
+from geomkit.render.sdf_features import sdf_features as sdf_features
 from geomkit.render.texture import Texture as Texture
 from geomkit.runtime.host import num_threads as num_threads, set_num_threads as set_num_threads
 from geomkit.spatial.bounds import bounds as bounds

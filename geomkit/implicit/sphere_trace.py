@@ -66,6 +66,10 @@ class TracedGradients(NamedTuple):
 class TraceQuery:
     """The arguments of a trace, checked.
 
+    Args:
+        op: the public function, for messages; the others are as given to it.
+        share: of the longest spacing, what the band is if it is None.
+
     Attributes:
         rays: the first arguments of the kernels.
         samples: the grid, for `add_to_samples`.
@@ -84,6 +88,7 @@ class TraceQuery:
         lipschitz: Any,
         band: Any,
         normals: str,
+        share: float = 1.0,
     ):
         one_of(op, "normals", normals, tuple(TAPS))
         values = grid
@@ -108,7 +113,7 @@ class TraceQuery:
         self.samples = GridSamples(self.device, self.dtype, self.values.shape, (*step, *start))
         self.cubic = int(TAPS[normals] == 4)
         self.step = step
-        self.band = max(step) if band is None else _number(op, "band", band, least=0.0)
+        self.band = share * max(step) if band is None else _number(op, "band", band, least=0.0)
         slope = self._slope() if lipschitz is None else _number(op, "lipschitz", lipschitz, least=0.0)
         self.rays = (
             self.values, *self.values.shape, *step, *start, self.origins, self.directions, first, last, slope,
