@@ -15,6 +15,7 @@ from geomkit.implicit.interpolate_grid import interpolate_grid as interpolate_gr
 from geomkit.implicit.marching_cubes import marching_cubes as marching_cubes
 from geomkit.implicit.remesh import offset as offset, remesh as remesh, voxelize as voxelize
 from geomkit.implicit.signed_distance import contains as contains, signed_distance as signed_distance
+from geomkit.implicit.sphere_trace import sphere_trace as sphere_trace
 from geomkit.inverse.buffer_loss import depth_loss as depth_loss, normal_loss as normal_loss
 from geomkit.inverse.image_loss import (
     huber_loss as huber_loss,
@@ -52,6 +53,7 @@ from geomkit.render.pixel_rays import pixel_rays as pixel_rays
 from geomkit.render.pose import pose as pose
 from geomkit.render.project_points import project_points as project_points
 from geomkit.render.render import render as render
+from geomkit.render.render_sdf import render_sdf as render_sdf
 from geomkit.render.scene import (
     ConstantLight as ConstantLight,
     DirectionalLight as DirectionalLight,
@@ -67,6 +69,7 @@ from geomkit.render.scene_io import (
     load_scene as load_scene,
     save_scene as save_scene,
 )
+from geomkit.render.sdf_features import sdf_features as sdf_features
 from geomkit.render.texture import Texture as Texture
 from geomkit.runtime.host import num_threads as num_threads, set_num_threads as set_num_threads
 from geomkit.spatial.bounds import bounds as bounds

@@ -66,6 +66,21 @@ def of_field(name: str) -> Case:
     return Case(lambda **inputs: getattr(gk, name)(**inputs), inputs)
 
 
+def traced(name: str) -> Case:
+    """Rays to the middle of the field, far from its silhouette."""
+    aims = 2.5 + 0.3 * RNG.normal(size=(6, 3))
+    at = 2.5 + 2 * ORIGINS
+
+    def call(**inputs: Any) -> Any:
+        found = getattr(gk, name)(**inputs)
+        if name == "sdf_features":
+            return found
+        # (No ray passes by something.)
+        return found._replace(distance=jnp.where(jnp.isfinite(found.distance), found.distance, 0))
+
+    return Case(call, {"grid": FIELD, "origins": at, "directions": 0.2 * (aims - at)})
+
+
 def through_a_lens(name: str, **inputs: Any) -> Case:
     def call(world_to_camera: Any, K: Any, distortion: Any, **inputs: Any) -> Any:
         at = next(iter(inputs.values()))
@@ -101,6 +116,8 @@ CASES = {
     "voxelize": of_mesh("voxelize", resolution=16),
     "sample_surface": of_mesh("sample_surface", n=7),
     "interpolate_grid": Case(gk.interpolate_grid, {"grid": FIELD, "points": POINTS + 2.1}),
+    "sphere_trace": traced("sphere_trace"),
+    "sdf_features": traced("sdf_features"),
     "marching_cubes": of_field("marching_cubes"),
     "surface_nets": of_field("surface_nets"),
     "dual_contouring": of_field("dual_contouring"),

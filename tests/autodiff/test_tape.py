@@ -63,6 +63,8 @@ PAIRS = {
     "volume": lambda: {"mesh": torus()},
     "sdf_grid": lambda: {"mesh": torus(), "resolution": 7},
     "interpolate_grid": lambda: {"grid": field(), "points": 3 + cloud()},
+    "sphere_trace": lambda: {"grid": field() - 1, "origins": 4 * cloud() + 3, "directions": -cloud() + 0.1},
+    "sdf_features": lambda: {"grid": field() - 1, "origins": 4 * cloud() + 3, "directions": -cloud() + 0.1},
     "marching_cubes": lambda: {"field": field(), "level": np.array(0.1), "spacing": np.ones(3), "origin": np.zeros(3)},
     "surface_nets": lambda: {"field": field(), "level": np.array(0.1), "spacing": np.ones(3), "origin": np.zeros(3)},
     "dual_contouring": lambda: {
