@@ -295,8 +295,8 @@ def sphere_trace_adjoint(
         >>> import numpy as np
         >>> plane = np.arange(3.0) * np.ones((3, 3, 1)) - 1.25
         >>> g = gk.sphere_trace.adjoint(plane, [[1.0, 1.0, 5.0]], [[0.0, 0.0, -1.0]], adj_t=[1.0])
-        >>> g.grid[1, 1].tolist(), g.origins.tolist()
-        ([0.0, 0.75, 0.25], [[-0.0, -0.0, 1.0]])
+        >>> g.grid[1, 1].tolist(), np.abs(g.origins).tolist()
+        ([0.0, 0.75, 0.25], [[0.0, 0.0, 1.0]])
     """
     if adj_t is None and adj_position is None and adj_normal is None and adj_distance is None:
         names = "adj_t, adj_position, adj_normal, adj_distance"
