@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,12 @@ from geomkit.mesh.corners import sum_at_vertices
 from geomkit.render.direct_light import (
     AREA,
     MATERIAL,
+    Arriving,
+    Met,
     Surfaces,
     bounce,
     bounce_adj,
+    found_light,
     light_rays,
     light_rays_adj,
     unshadowed,
@@ -39,7 +42,8 @@ class _Step:
         origins, directions: (M, 3) of their rays.
         hits: of them.
         surfaces: (K) rows of those that hit something.
-        seen: for each light (K, 3), what arrives from there, tints aside; None where nothing is lit at this bounce.
+        seen: for each light what arrives from there, tints aside; None where nothing is lit at this bounce.
+        found: what the surfaces' own rays meet, and by light what arrives from there; of area lights alone.
         factor: (K, 3) of what comes by the next bounce, or None.
         throughput: (K, 3) of this bounce.
     """
@@ -49,6 +53,7 @@ class _Step:
     hits: Hits
     surfaces: Surfaces
     seen: Any = None
+    found: dict[int, tuple[Met, Arriving]] = field(default_factory=dict)
     factor: Any = None
     throughput: Any = None
 
@@ -82,11 +87,10 @@ class Radiance:
         self.steps: list[_Step] = []
         xp, dtype = self.xp, tables.dtype
         rays, throughput = xp.arange(len(origins), dtype=np.int32), None
+        self._blind, origins, directions = self._with_rays(origins, directions)
         met: Hits = cast_rays.forward(tables.mesh, origins, directions) if hits is None else hits
         self.hits, self.value = met, emitted(tables, met, directions)
         for k in range(max(depth, 1)):
-            if k > 0:
-                met = cast_rays.forward(tables.mesh, origins, directions)
             s = surfaces_at(tables, rays, met, directions, stream, index)
             step = _Step(origins, directions, met, s)
             self.steps.append(step)
@@ -96,11 +100,30 @@ class Radiance:
             throughput = xp.ones((len(s), 3), dtype) if throughput is None else throughput[s.at]
             step.throughput = throughput
             step.seen = [self._arriving(s, j, k, throughput) for j in range(len(tables.lights))]
+            if k + 1 == depth and not tables.has_emitters:
+                break
+            directions, factor = bounce(tables.mesh, s, _dimension(k, -1))
+            origins = self.lifted(s, directions)
+            met = cast_rays.forward(tables.mesh, origins, directions)
+            self._find_emitters(step, k, met)
             if k + 1 == depth:
                 break
-            directions, step.factor = bounce(tables.mesh, s, _dimension(k, -1))
-            throughput = throughput * step.factor
-            origins = self.lifted(s, directions)
+            step.factor, throughput = factor, throughput * factor
+        if self._blind is not None:
+            self.value[self._blind] = 0
+
+    def _with_rays(self, origins: Any, directions: Any) -> tuple[Any, Any, Any]:
+        """Which pixels of a lens have no ray, or None, and rays that for those pass by everything."""
+        xp, mesh = self.xp, self.tables.mesh
+        if not self.tables.has_lens:
+            return None, origins, directions
+        blind = xp.flatnonzero(xp.isnan(directions).any(axis=1))
+        if not len(blind):
+            return None, origins, directions
+        origins, directions = origins.copy(), directions.copy()
+        origins[blind] = xp.asarray(mesh.bounds[1] + mesh.diagonal + 1 if mesh.n_faces else np.zeros(3))
+        directions[blind] = 1
+        return blind, origins, directions
 
     @property
     def first(self) -> Surfaces:
@@ -124,6 +147,18 @@ class Radiance:
         if entry.tint is not None:
             throughput = throughput * entry.tint.at(s, rays.directions, dimension)
         return unshadowed(mesh, entry.light, rays, s, throughput, self.value)
+
+    def _find_emitters(self, step: _Step, k: int, hits: Hits) -> None:
+        """Add what the rays that the surfaces have drawn see of area lights, which share it with the points drawn."""
+        t, s = self.tables, step.surfaces
+        for j, entry in enumerate(t.lights):
+            if not entry.light.followed:
+                continue
+            met = Met(self.xp.where(t.on_object(entry.name, hits.face), hits.face, np.int32(-1)), hits.barycentric)
+            rays, throughput = light_rays(t.mesh, entry.light, s, _dimension(k, j), met=met), step.throughput
+            if entry.tint is not None:
+                throughput = throughput * entry.tint.at(s, rays.directions, _dimension(k, j), met)
+            step.found[j] = met, found_light(rays, s, throughput, self.value, t.device)
 
     # ---- the way back
 
@@ -150,6 +185,9 @@ class Radiance:
             origins and directions.
         """
         t, xp = self.tables, self.xp
+        if self._blind is not None:
+            adj = adj.copy()
+            adj[self._blind] = 0
         out: dict[str, Any] = {}
         sums = {} if faces is None else faces
         adj_origins = adj_directions = adj_throughput = None
@@ -191,16 +229,18 @@ class Radiance:
         """Gradients of a bounce: those of its surfaces add up in adj_s, that of its throughput is returned."""
         t, s = self.tables, step.surfaces
         adj_through = self.xp.zeros((len(s), 3), t.dtype)
-        for j, entry in enumerate(t.lights):
-            dimension, through, to_through, tint = _dimension(k, j), step.throughput, adj_through, None
+        samples = [(j, None, seen) for j, seen in enumerate(step.seen)]
+        samples += [(j, met, seen) for j, (met, seen) in step.found.items()]
+        for j, met, seen in samples:
+            entry, dimension, through, to_through, tint = t.lights[j], _dimension(k, j), step.throughput, adj_through, None
             if entry.tint is not None:
-                to_light = light_rays(t.mesh, entry.light, s, dimension).directions
-                tint = entry.tint.at(s, to_light, dimension)
-                entry.tint.adjoint(s, to_light, dimension, adj[s.ray] * through * step.seen[j], out)
+                to_light = light_rays(t.mesh, entry.light, s, dimension, met=met).directions
+                tint = entry.tint.at(s, to_light, dimension, met)
+                entry.tint.adjoint(s, to_light, dimension, adj[s.ray] * through * seen.color, out, met)
                 through, to_through = through * tint, self.xp.zeros_like(adj_through)
             sums, face, corners = light_rays_adj(
-                t.mesh, entry.light, s, dimension, adj_value=adj, throughput=through, color=step.seen[j],
-                adj_throughput=to_through, adj=adj_s,
+                t.mesh, entry.light, s, dimension, adj_value=adj, throughput=through, seen=seen,
+                adj_throughput=to_through, adj=adj_s, met=met,
             )  # fmt: skip
             if tint is not None:
                 adj_through += to_through * tint

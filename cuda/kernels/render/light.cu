@@ -28,54 +28,66 @@ GK_FN Random2 random_of(const uint* stream, const int* index, int i, int dimensi
     return random2(hashed(stream[i], (uint)dimension), (uint)index[i]);
 }
 
+// A sample of the light for hit i: drawn, or if `followed` what a ray of the surface met: the face met[i], or -1.
+GK_FN LightSample light_at(int i, int kind, const Light& light, const real* vertices, const int* faces, const Lit& s, int followed, const int* met,
+                           const real* met_at, const uint* stream, const int* index, int dimension) {
+    if (followed) return met_light(light, vertices, faces, met[i], met_at[2 * (uint64)i], met_at[2 * (uint64)i + 1], s.m, s.p, s.n, s.wo);
+    return sampled_light(kind, light, vertices, faces, s.m, s.p, s.n, s.wo, random_of(stream, index, i, dimension));
+}
+// Whether anything is seen if neither light nor surface is black and nothing is in the way.
+GK_FN bool is_lit(const Lit& s, const Arrival& a) {
+    return s.visible && a.factor > 0 && dot(s.face_normal, a.wi) > 0 && reflects(s.n, s.wo, a.wi);
+}
+
 // The ray to the sample starts `lift` above the surface, on the light's side, and ends at `until`; where the light adds nothing
 // it ends before it starts.
 GK_KERNEL light_fwd(int n, int kind, Light light, const real* vertices, const int* faces, const real* materials, const real* positions,
                     const real* normals, const real* face_normals, const real* directions, const uint* stream, const int* index,
-                    int dimension, double lift, double until, real* origins, real* to_light, real* t_max, real* color) {
+                    int dimension, int followed, const int* met, const real* met_at, double lift, double until, real* origins, real* to_light, real* t_max, real* color) {
     GK_EACH(i, n) {
         Lit s = lit_at(i, materials, positions, normals, face_normals, directions);
-        LightSample l = sampled_light(kind, light, vertices, faces, s.m, s.p, s.n, s.wo, random_of(stream, index, i, dimension));
+        LightSample l = light_at(i, kind, light, vertices, faces, s, followed, met, met_at, stream, index, dimension);
         Arrival a = arriving(kind, light, vertices, faces, l);
-        bool lit = s.visible && dot(s.face_normal, a.wi) > 0;
-        Vec3 seen = lit ? product(scattered(s.m, s.n, s.wo, a.wi), a.color) : Vec3{0, 0, 0};
+        bool lit = is_lit(s, a);
+        Vec3 seen = lit ? product(scattered(s.m, s.n, s.wo, a.wi), a.factor * light_power(light)) : Vec3{0, 0, 0};
         real side = dot(s.face_normal, l.to);
         set_row(color, i, seen);
         set_row(origins, i, s.p + (side > 0 ? real(lift) : side < 0 ? -real(lift) : 0) * s.face_normal);
         set_row(to_light, i, l.to);
-        t_max[i] = seen.x == 0 && seen.y == 0 && seen.z == 0 ? real(-1) : real(until);
+        t_max[i] = lit ? real(until) : real(-1);
     }
 }
 
-// What is seen of a light is nothing where something is in the way; the rest, times the throughput, adds to the rays' values.
-GK_KERNEL add_unshadowed(int n, const int* rays, const int* found, const real* throughput, real* color, real* value) {
+// What is seen of a light is nothing where it does not reach or something is in the way: dark[i] becomes 1. The rest, times the
+// throughput, adds to the rays' values.
+GK_KERNEL add_unshadowed(int n, const int* rays, const real* t_max, int* dark, const real* throughput, real* color, real* value) {
     GK_EACH(i, n) {
-        if (found[i]) set_row(color, i, {0, 0, 0});
+        dark[i] = dark[i] != 0 || t_max[i] < 0;
+        if (dark[i]) set_row(color, i, {0, 0, 0});
         else add_row(value, rays[i], product(row(throughput, i), row(color, i)));
     }
 }
 
-// adj_value is by ray, color what is seen. Cotangents add up in the arrays of hits. Item b has `block` hits: sums[b] has those of position,
+// adj_value is by ray, color what is seen where it is not dark. Cotangents add up in the arrays of hits. Item b has `block` hits: sums[b] has those of position,
 // axis and power of the light; light_face and adj_light the emitting face of each hit, or -1, and its corners.
 GK_KERNEL light_adj(int n, int block, int count, int kind, Light light, const real* vertices, const int* faces, const real* materials,
                     const real* positions, const real* normals, const real* face_normals, const real* directions,
-                    const uint* stream, const int* index, int dimension, const int* rays, const real* adj_value,
-                    const real* throughput, const real* color, real* adj_throughput, real* adj_materials, real* adj_positions,
+                    const uint* stream, const int* index, int dimension, int followed, const int* met, const real* met_at,
+                    const int* rays, const real* adj_value, const real* throughput, const real* color, const int* dark, real* adj_throughput, real* adj_materials, real* adj_positions,
                     real* adj_normals, real* adj_directions, double* sums, int* light_face, real* adj_light) {
     GK_EACH(b, n) {
         Vec3d position = {0, 0, 0}, axis = {0, 0, 0}, power = {0, 0, 0};
         for (int i = b * block; i < min((b + 1) * block, count); ++i) {
             if (kind == AREA) light_face[i] = -1;
-            Vec3 seen = row(color, i), adj = row(adj_value, rays[i]);
-            if (seen.x == 0 && seen.y == 0 && seen.z == 0) continue;
-            add_row(adj_throughput, i, product(adj, seen));
+            if (dark[i]) continue;
+            Vec3 adj = row(adj_value, rays[i]);
+            add_row(adj_throughput, i, product(adj, row(color, i)));
             adj = product(row(throughput, i), adj);
             if (adj.x == 0 && adj.y == 0 && adj.z == 0) continue;
             Lit s = lit_at(i, materials, positions, normals, face_normals, directions);
-            LightSample l = sampled_light(kind, light, vertices, faces, s.m, s.p, s.n, s.wo, random_of(stream, index, i, dimension));
+            LightSample l = light_at(i, kind, light, vertices, faces, s, followed, met, met_at, stream, index, dimension);
             Arrival a = arriving(kind, light, vertices, faces, l);
-            if (!s.visible || !(dot(s.face_normal, a.wi) > 0)) continue;
-            AdjScattered to_bsdf = adj_scattered(s.m, s.n, s.wo, a.wi, product(adj, a.color));
+            AdjScattered to_bsdf = adj_scattered(s.m, s.n, s.wo, a.wi, product(adj, a.factor * light_power(light)));
             Vec3 adj_arriving_color = product(adj, scattered(s.m, s.n, s.wo, a.wi));
             AdjArrival to_light = adj_arriving(kind, light, vertices, faces, l, to_bsdf.wi, adj_arriving_color);
             add_material(adj_materials, i, to_bsdf.m);
