@@ -131,16 +131,16 @@ GK_FN AdjScattered adj_scattered(const Material& m, Vec3 n, Vec3 wo, Vec3 wi, Ve
 }
 
 // Two directions that make a right-handed frame with n (Duff et al., 2017).
-struct Frame {
+struct Basis {
     Vec3 s, t, n;
 };
-GK_FN Frame frame_of(Vec3 n) {
+GK_FN Basis frame_of(Vec3 n) {
     real sign = n.z >= 0 ? real(1) : real(-1);
     real a = -1 / (sign + n.z), b = n.x * n.y * a;
     return {{1 + sign * n.x * n.x * a, sign * b, -sign * n.x}, {b, sign + n.y * n.y * a, -n.y}, n};
 }
-GK_FN Vec3 from_frame(const Frame& f, Vec3 a) { return a.x * f.s + a.y * f.t + a.z * f.n; }
-GK_FN Vec3 to_frame(const Frame& f, Vec3 a) { return {dot(a, f.s), dot(a, f.t), dot(a, f.n)}; }
+GK_FN Vec3 from_frame(const Basis& f, Vec3 a) { return a.x * f.s + a.y * f.t + a.z * f.n; }
+GK_FN Vec3 to_frame(const Basis& f, Vec3 a) { return {dot(a, f.s), dot(a, f.t), dot(a, f.n)}; }
 
 // Density of the direction that `sampled_direction` draws, per solid angle.
 GK_FN real direction_density(const Material& m, Vec3 n, Vec3 wo, Vec3 wi) {
@@ -156,7 +156,7 @@ GK_FN real direction_density(const Material& m, Vec3 n, Vec3 wo, Vec3 wi) {
 
 // A direction by the cosine, or, half the time for metallic-roughness, by the visible normals of the microfacets (Heitz, 2018).
 GK_FN Vec3 sampled_direction(const Material& m, Vec3 n, Vec3 wo, Random2 u) {
-    Frame f = frame_of(n);
+    Basis f = frame_of(n);
     bool facet = m.specular != 0 && u.x < real(0.5);
     if (m.specular != 0) u.x = facet ? 2 * u.x : 2 * u.x - 1;
     real phi = real(2 * PI) * u.y;

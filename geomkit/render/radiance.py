@@ -120,10 +120,10 @@ class Radiance:
     def _arriving(self, s: Surfaces, j: int, k: int, throughput: Any) -> Any:
         """What is seen of light j, shadows included; it adds to the value."""
         mesh, entry, dimension = self.tables.mesh, self.tables.lights[j], _dimension(k, j)
-        rays = light_rays(mesh, entry.light, s, dimension, lift=self._lift, short=SHORT)
         if entry.tint is not None:
-            throughput = throughput * entry.tint.at(s, rays.directions, dimension)
-        return unshadowed(mesh, entry.light, rays, s, throughput, self.value)
+            directions = light_rays(mesh, entry.light, s, dimension).directions
+            throughput = throughput * entry.tint.at(s, directions, dimension)
+        return unshadowed(mesh, entry.light, s, dimension, throughput, self.value, lift=self._lift, short=SHORT)
 
     # ---- the way back
 

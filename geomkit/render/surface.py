@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -115,9 +114,8 @@ def hits_adj(
     given = [zeros(mesh.device, shape, mesh.dtype) if adj is None else adj for adj, shape in shapes]
     origins, adj_directions = (empty(mesh.device, (k, 3), mesh.dtype) for _ in range(2))
     corners = empty(mesh.device, (k, 3, 3), mesh.dtype)
-    query: Any = SimpleNamespace(dtype=mesh.dtype, device=mesh.device, mesh=mesh)
     cast_rays_adj(
-        k, MeshStruct(query), mesh.bvh.scale, directions, t, face, barycentric, *given, origins, adj_directions, corners
+        k, MeshStruct(mesh), mesh.bvh.scale, directions, t, face, barycentric, *given, origins, adj_directions, corners
     )
     return origins, adj_directions, corners
 

@@ -3,6 +3,7 @@
 // Item i has the material, point, normals and viewing direction of hit i. `stream` tells the random numbers of a hit's pixel
 // apart, `index` those of the samples within it. The ray starts at the point.
 #include "../../render/light.h"
+#include "../../spatial/ray_walk.h"
 
 namespace gk {
 
@@ -47,11 +48,87 @@ GK_KERNEL light_fwd(int n, int kind, Light light, const real* vertices, const in
     }
 }
 
-// What is seen of a light is nothing where something is in the way; the rest, times the throughput, adds to the rays' values.
-GK_KERNEL add_unshadowed(int n, const int* rays, const int* found, const real* throughput, real* color, real* value) {
-    GK_EACH(i, n) {
-        if (found[i]) set_row(color, i, {0, 0, 0});
-        else add_row(value, rays[i], product(row(throughput, i), row(color, i)));
+// Hits whose rays to a light are sorted together.
+constexpr int HITS = GK_GPU ? 1 : 8192;
+constexpr int CELLS = GK_GPU ? 1 : 4;  // along a side of an octant's triangle of directions, if they fill a hemisphere
+
+// Rays to a light, from `hit` of the block, whose face is `own`.
+struct Shadowed {
+    real origin[3 * HITS], direction[3 * HITS];
+    int hit[HITS], own[HITS], found[HITS];
+};
+
+// Which of the directions that go through the tree together this is one of.
+GK_FN int direction_cell(Vec3 d, int cells) {
+    int octant = int(d.x > 0) | int(d.y > 0) << 1 | int(d.z > 0) << 2;
+    real x = abs(d.x), y = abs(d.y), to_cell = real(cells) / max(x + y + abs(d.z), TINY);
+    return (octant * cells + min(int(x * to_cell), cells - 1)) * cells + min(int(y * to_cell), cells - 1);
+}
+
+// Whether anything but its own face is in the way of each ray: the face itself is flat, and the ray leaves it.
+struct FindShadow {
+    static constexpr bool ONCE = false;
+    const Bvh& bvh;
+    const Mesh& mesh;
+    const Rays& rays;
+    Block& block;
+    Shadowed& of;
+    int cull, begin;
+
+    GK_FN void operator()(int i, const Seen& seen, real& last) const {
+        const int k = begin + i;
+        if (seen.face == of.own[k] || of.found[k]) return;
+        if (in_range(bvh, mesh, rays, k, block.first(i), block.end(i), seen)) of.found[k] = 1, last = NOWHERE;
+    }
+};
+
+// What is seen of the light, 0 where it does not reach or something is in the way; times the throughput it adds to the values of
+// the rays. Item b has `block` hits; invalid[b] receives whether one of its rays is none.
+GK_KERNEL lit_fwd(int n, int block, int count, Bvh bvh, Mesh mesh, int kind, Light light, const real* materials, const real* positions,
+                  const real* normals, const real* face_normals, const real* directions, const uint* stream, const int* index,
+                  int dimension, double lift, double until, const int* face, const int* ray_of, const real* throughput, real* color,
+                  real* value, int* invalid) {
+    GK_SCRATCH Block scratch;
+    GK_SCRATCH Shadowed scratch_drawn, scratch_sorted;
+    GK_SCRATCH short scratch_cell[HITS];
+    Block* rays_of_block = located(&scratch);
+    Shadowed &drawn = *located(&scratch_drawn), &sorted = *located(&scratch_sorted);
+    short* cell = located(scratch_cell);
+    GK_EACH(b, n) {
+        const int first = b * block, m = min(first + block, count) - first;
+        const int cells = kind == CONSTANT || kind == ENVIRONMENT ? CELLS : 1;
+        int start[8 * CELLS * CELLS + 1] = {}, lit = 0;
+        for (int k = 0; k < m; ++k) {
+            const int i = first + k;
+            Lit s = lit_at(i, materials, positions, normals, face_normals, directions);
+            LightSample l = sampled_light(kind, light, mesh.vertices, mesh.faces, s.m, s.p, s.n, s.wo, random_of(stream, index, i, dimension));
+            Arrival a = arriving(kind, light, mesh.vertices, mesh.faces, l);
+            Vec3 seen = {0, 0, 0};
+            if (s.visible && dot(s.face_normal, a.wi) > 0) seen = product(scattered(s.m, s.n, s.wo, a.wi), a.color);
+            set_row(color, i, seen);
+            if (seen.x == 0 && seen.y == 0 && seen.z == 0) continue;
+            real side = dot(s.face_normal, l.to);
+            set_row(drawn.origin, lit, s.p + (side > 0 ? real(lift) : side < 0 ? -real(lift) : 0) * s.face_normal);
+            set_row(drawn.direction, lit, l.to);
+            drawn.hit[lit] = k;
+            ++start[1 + (cell[lit] = short(direction_cell(l.to, cells)))];
+            ++lit;
+        }
+        for (int c = 0; c < 8 * cells * cells; ++c) start[c + 1] += start[c];
+        for (int k = 0; k < lit; ++k) {
+            const int to = start[cell[k]]++;
+            set_row(sorted.origin, to, row(drawn.origin, k)), set_row(sorted.direction, to, row(drawn.direction, k));
+            sorted.hit[to] = drawn.hit[k], sorted.own[to] = face[first + drawn.hit[k]], sorted.found[to] = 0;
+        }
+        const Rays rays = {sorted.origin, sorted.direction, nullptr, nullptr, 0, until};
+        invalid[b] = 0;
+        for (int k = 0; k < lit; k += RAYS) {
+            FindShadow find = {bvh, mesh, rays, *rays_of_block, sorted, CULL_NONE, k};
+            invalid[b] |= walk_rays(bvh, rays, k, min(k + RAYS, lit), *rays_of_block, find) >= 0;
+        }
+        for (int k = 0; k < lit; ++k)
+            if (sorted.found[k]) set_row(color, first + sorted.hit[k], {0, 0, 0});
+        for (int i = first; i < first + m; ++i) add_row(value, ray_of[i], product(row(throughput, i), row(color, i)));
     }
 }
 
