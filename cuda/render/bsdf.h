@@ -159,10 +159,10 @@ GK_FN Vec3 sampled_direction(const Material& m, Vec3 n, Vec3 wo, Random2 u) {
     Basis f = frame_of(n);
     bool facet = m.specular != 0 && u.x < real(0.5);
     if (m.specular != 0) u.x = facet ? 2 * u.x : 2 * u.x - 1;
-    real phi = real(2 * PI) * u.y;
+    Turn<real> phi = turned(u.y);
     if (!facet) {
         real r = sqrt(u.x);
-        return from_frame(f, {r * cos(phi), r * sin(phi), sqrt(max(real(0), 1 - u.x))});
+        return from_frame(f, {r * phi.cosine, r * phi.sine, sqrt(max(real(0), 1 - u.x))});
     }
     real a = sqrt(alpha2(m.roughness));
     Vec3 v = to_frame(f, wo);
@@ -170,7 +170,7 @@ GK_FN Vec3 sampled_direction(const Material& m, Vec3 n, Vec3 wo, Random2 u) {
     real flat = stretched.x * stretched.x + stretched.y * stretched.y;
     Vec3 t1 = flat > 0 ? (1 / sqrt(flat)) * Vec3{-stretched.y, stretched.x, 0} : Vec3{1, 0, 0};
     Vec3 t2 = cross(stretched, t1);
-    real r = sqrt(u.x), x = r * cos(phi), y = r * sin(phi), k = real(0.5) * (1 + stretched.z);
+    real r = sqrt(u.x), x = r * phi.cosine, y = r * phi.sine, k = real(0.5) * (1 + stretched.z);
     y = (1 - k) * sqrt(max(real(0), 1 - x * x)) + k * y;
     Vec3 h = x * t1 + y * t2 + sqrt(max(real(0), 1 - x * x - y * y)) * stretched;
     h = from_frame(f, normalized(Vec3{a * h.x, a * h.y, max(real(0), h.z)}));

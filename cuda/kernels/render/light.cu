@@ -58,6 +58,18 @@ struct Shadowed {
     int hit[HITS], own[HITS], found[HITS];
 };
 
+// Random numbers of hits, ahead of their use: their bits are computed on lanes.
+struct Drawn {
+    real x[HITS], y[HITS];
+
+    GK_FN void draw(const uint* stream, const int* index, int first, int m, int dimension) {
+        for (int k = 0; k < m; ++k) {
+            Random2 u = random_of(stream, index, first + k, dimension);
+            x[k] = u.x, y[k] = u.y;
+        }
+    }
+};
+
 // Which of the directions that go through the tree together this is one of.
 GK_FN int direction_cell(Vec3 d, int cells) {
     int octant = int(d.x > 0) | int(d.y > 0) << 1 | int(d.z > 0) << 2;
@@ -90,18 +102,21 @@ GK_KERNEL lit_fwd(int n, int block, int count, Bvh bvh, Mesh mesh, int kind, Lig
                   real* value, int* invalid) {
     GK_SCRATCH Block scratch;
     GK_SCRATCH Shadowed scratch_drawn, scratch_sorted;
+    GK_SCRATCH Drawn scratch_random;
     GK_SCRATCH short scratch_cell[HITS];
     Block* rays_of_block = located(&scratch);
     Shadowed &drawn = *located(&scratch_drawn), &sorted = *located(&scratch_sorted);
+    Drawn& random = *located(&scratch_random);
     short* cell = located(scratch_cell);
     GK_EACH(b, n) {
         const int first = b * block, m = min(first + block, count) - first;
         const int cells = kind == CONSTANT || kind == ENVIRONMENT ? CELLS : 1;
         int start[8 * CELLS * CELLS + 1] = {}, lit = 0;
+        if (is_drawn(kind)) random.draw(stream, index, first, m, dimension);
         for (int k = 0; k < m; ++k) {
             const int i = first + k;
             Lit s = lit_at(i, materials, positions, normals, face_normals, directions);
-            LightSample l = sampled_light(kind, light, mesh.vertices, mesh.faces, s.m, s.p, s.n, s.wo, random_of(stream, index, i, dimension));
+            LightSample l = sampled_light(kind, light, mesh.vertices, mesh.faces, s.m, s.p, s.n, s.wo, {random.x[k], random.y[k]});
             Arrival a = arriving(kind, light, mesh.vertices, mesh.faces, l);
             Vec3 seen = {0, 0, 0};
             if (s.visible && dot(s.face_normal, a.wi) > 0) seen = product(scattered(s.m, s.n, s.wo, a.wi), a.color);
