@@ -50,7 +50,7 @@ GK_KERNEL light_fwd(int n, int kind, Light light, const real* vertices, const in
 
 // Hits whose rays to a light are sorted together.
 constexpr int HITS = GK_GPU ? 1 : 8192;
-constexpr int CELLS = GK_GPU ? 1 : 4;  // along a side of an octant's triangle of directions, if they fill a hemisphere
+constexpr int CELLS = GK_GPU ? 1 : 1;  // along a side of an octant's triangle of directions, if they fill a hemisphere
 
 // Rays to a light, from `hit` of the block, whose face is `own`.
 struct Shadowed {
