@@ -19,6 +19,7 @@ from geomkit.render.direct_light import (
     light_rays_adj,
     unshadowed,
 )
+from geomkit.render.first_hits import FirstHits, hit_rays
 from geomkit.render.surface import add_materials, emitted, emitted_adj, hits_adj, surfaces_adj, surfaces_at
 from geomkit.render.tables import SceneTables, add
 from geomkit.spatial.cast_rays import Hits, cast_rays
@@ -36,7 +37,7 @@ class _Step:
     """One bounce of the paths that are still going.
 
     Attributes:
-        origins, directions: (M, 3) of their rays.
+        directions: (M, 3) of their rays.
         hits: of them.
         surfaces: (K) rows of those that hit something.
         seen: for each light (K, 3), what arrives from there, tints aside; None where nothing is lit at this bounce.
@@ -44,7 +45,6 @@ class _Step:
         throughput: (K, 3) of this bounce.
     """
 
-    origins: Any
     directions: Any
     hits: Hits
     surfaces: Surfaces
@@ -61,7 +61,7 @@ class Radiance:
         origins, directions: (N, 3) of the scene's dtype.
         stream, index: (N,) uint32 and int32, whence random numbers come: of the pixel, and of the sample within it.
         depth: number of surfaces that light may meet between the first and its source, from 0.
-        hits: the first hits, where they are known.
+        first: the first hits, where they are known; origins are not looked at then.
 
     Attributes:
         value: (N, 3) linear RGB.
@@ -76,19 +76,21 @@ class Radiance:
         stream: Any,
         index: Any,
         depth: int,
-        hits: Hits | None = None,
+        first: FirstHits | None = None,
     ):
         self.tables, self.xp = tables, tables.xp
         self.steps: list[_Step] = []
         xp, dtype = self.xp, tables.dtype
-        rays, throughput = xp.arange(len(origins), dtype=np.int32), None
-        met: Hits = cast_rays.forward(tables.mesh, origins, directions) if hits is None else hits
+        rays, throughput = xp.arange(len(directions), dtype=np.int32), None
+        met: Hits = cast_rays.forward(tables.mesh, origins, directions) if first is None else first.hits
+        at = hit_rays(met.face, tables.device) if first is None else first.at
         self.hits, self.value = met, emitted(tables, met, directions)
         for k in range(max(depth, 1)):
             if k > 0:
                 met = cast_rays.forward(tables.mesh, origins, directions)
-            s = surfaces_at(tables, rays, met, directions, stream, index)
-            step = _Step(origins, directions, met, s)
+                at = hit_rays(met.face, tables.device)
+            s = surfaces_at(tables, at, rays, met, directions, stream, index)
+            step = _Step(directions, met, s)
             self.steps.append(step)
             if k == depth or not len(s):
                 break
@@ -173,7 +175,7 @@ class Radiance:
                 if emitted[0] is not None:
                     adj_s.barycentric += emitted[0][s.at]
             g = self._geometry_adj(step, adj_s, adj_depth, flat, sums, out)
-            m = len(step.origins)
+            m = len(step.directions)
             adj_origins, adj_directions = (_whole(xp, s.at, x, m) for x in (g[0], g[1] + adj_s.direction))
             if adj_throughput is not None and k > 0:
                 # To all rays of this step, of which those that miss have a throughput without effect.

@@ -53,18 +53,20 @@ film_adjoint = Kernel(SOURCE, "film_adj", "int samples, int channels, const real
 BLOCK = 2048  # rays that one item sums
 
 
-def surfaces_at(tables: SceneTables, rays: Any, hits: Hits, directions: Any, stream: Any, index: Any) -> Surfaces:
+def surfaces_at(
+    tables: SceneTables, at: Any, rays: Any, hits: Hits, directions: Any, stream: Any, index: Any
+) -> Surfaces:
     """The surfaces that M rays hit, row by row of the K that hit something.
 
     Args:
         tables: the scene.
+        at: (K,) int32, which of the M rays hit something.
         rays: (M,) int32, their numbers among those of the camera.
         hits: of the M rays.
         directions: (M, 3) of them.
         stream, index: of all rays of the camera.
     """
-    mesh, xp, device, dtype = tables.mesh, tables.xp, tables.device, tables.dtype
-    at = xp.flatnonzero(hits.face >= 0).astype(np.int32)
+    mesh, device, dtype = tables.mesh, tables.device, tables.dtype
     k = len(at)
     position, normal, face_normal, direction = (empty(device, (k, 3), dtype) for _ in range(4))
     face, ray, index_at = (empty(device, k, np.int32) for _ in range(3))

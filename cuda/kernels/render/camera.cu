@@ -15,7 +15,7 @@ GK_KERNEL camera_rays_fwd(int n, int block, int count, Camera camera, Pixels pix
     GK_EACH(b, n) {
         int end = min(b * block + block, count);
         for (int i = b * block; i < end; i += LANES) {
-            Seen seen = seen_at(camera, pixels_at(pixels, i, end));
+            Sight seen = seen_at(camera, pixels_at(pixels, i, end));
             for (int k = 0; k < LANES && i + k < end; ++k) {
                 CameraRay ray = ray_through(camera, seen.at.at(k));
                 set_row(origins, i + k, to_real(ray.origin));
@@ -32,7 +32,7 @@ GK_KERNEL camera_rays_adj(int n, int block, int count, Camera camera, Pixels pix
         CameraSums s = {};
         int end = min(b * block + block, count);
         for (int i = b * block; i < end; i += LANES) {
-            Seen seen = seen_at(camera, pixels_at(pixels, i, end));
+            Sight seen = seen_at(camera, pixels_at(pixels, i, end));
             for (int j = i; j < min(i + LANES, end); ++j) {
                 Plane adj = adj_ray_through(camera, seen.bent.at(j - i), seen.at.at(j - i), to_double(row(adj_origins, j)),
                                             to_double(row(adj_directions, j)), s);

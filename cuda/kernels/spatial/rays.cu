@@ -3,34 +3,9 @@
 // Kernels work on blocks of rays: item b has rays b * block to b * block + block - 1 of `count`. invalid[b] receives the first
 // of them that is no ray, or -1.
 #include "../../geometry/face.h"
-#include "../../spatial/ray_walk.h"
+#include "../../spatial/closest_hit.h"
 
 namespace gk {
-
-// The closest hit of each ray of a block; the lowest face of a tie. What is nearer beyond doubt is not computed until the end.
-struct FindClosest {
-    static constexpr bool ONCE = false;
-    const Bvh& bvh;
-    const Mesh& mesh;
-    const Rays& rays;
-    Block& block;
-    const real* face_normals;
-    Seen* best;
-    int cull, begin;
-
-    GK_FN void operator()(int i, const Seen& seen, real& last) const {
-        Seen& known = best[i];
-        if (!in_range(bvh, mesh, rays, begin + i, block.first(i), block.end(i), seen)) return;
-        if (known.face >= 0 && seen.last >= known.first) {
-            double t = cross_face(bvh, mesh, rays, begin + i, seen), t_known = cross_face(bvh, mesh, rays, begin + i, known);
-            if (t > t_known || (t == t_known && seen.face > known.face)) return;
-        }
-        known = seen;
-        last = min(last, seen.last);
-        prefetch(mesh.faces + 3 * (uint64)seen.face);
-        prefetch(face_normals + 3 * (uint64)seen.face);
-    }
-};
 
 GK_KERNEL cast_rays_fwd(int n, int block, int count, Bvh bvh, Mesh mesh, Rays rays, int cull, const real* face_normals, real* t,
                         int* face, real* barycentric, real* normal, int* invalid) {
@@ -40,36 +15,8 @@ GK_KERNEL cast_rays_fwd(int n, int block, int count, Bvh bvh, Mesh mesh, Rays ra
     Seen* best = located(found);
     GK_EACH(b, n) {
         int begin = b * block, end = min(begin + block, count);
-        for (int i = 0; i < end - begin; ++i) best[i].face = -1;
-        FindClosest find = {bvh, mesh, rays, *rays_of_block, face_normals, best, cull, begin};
-        invalid[b] = walk_rays(bvh, rays, begin, end, *rays_of_block, find);
-        // Misses at once, hits LANES at a time.
-        const int m = end - begin;
-        real *t0 = t + begin, *barycentric0 = barycentric + 2 * (uint64)begin, *normal0 = normal + 3 * (uint64)begin;
-        for (int i = 0; i < m; ++i) t0[i] = real(infinity());
-        for (int i = 0; i < 2 * m; ++i) barycentric0[i] = 0;
-        for (int i = 0; i < 3 * m; ++i) normal0[i] = 0;
-        int hits[RAYS + LANES], n_hits = 0;
-        for (int i = 0; i < m; ++i) {
-            face[begin + i] = best[i].face;
-            hits[n_hits] = begin + i;
-            if (best[i].face < 0) continue;
-            ++n_hits;
-            for (int k = 0; k < 3; ++k) prefetch(mesh.vertices + 3 * (uint64)mesh.faces[3 * (uint64)best[i].face + k]);
-        }
-        for (int first = 0; first < n_hits; first += LANES) {
-            const Seen* seen[LANES];
-            int ray[LANES];
-            for (int lane = 0; lane < LANES; ++lane) ray[lane] = hits[min(first + lane, n_hits - 1)], seen[lane] = best + (ray[lane] - begin);
-            Crossings at;
-            cross_faces(bvh, mesh, rays, [&](int lane) { return ray[lane]; }, seen, at);
-            for (int lane = 0; lane < min(LANES, n_hits - first); ++lane) {
-                int i = ray[lane];
-                t[i] = real(at.t[lane]);
-                barycentric[2 * (uint64)i] = real(at.u[lane]), barycentric[2 * (uint64)i + 1] = real(at.v[lane]);
-                set_row(normal, i, row(face_normals, face[i]));
-            }
-        }
+        HitRows out = {t + begin, face + begin, barycentric + 2 * (uint64)begin, normal + 3 * (uint64)begin};
+        closest_hits(bvh, mesh, rays, cull, face_normals, begin, end, *rays_of_block, best, out, invalid[b]);
     }
 }
 
