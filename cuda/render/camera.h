@@ -84,6 +84,14 @@ GK_FN PlanePoints pixels_at(const Pixels& pixels, int first, int end) {
     return p;
 }
 
+// One pixel of a window.
+GK_FN Plane window_pixel(const Pixels& pixels, int i) {
+    int samples = pixels.samples, cell = i / (samples * samples), sample = i - cell * samples * samples;
+    int row = cell / pixels.columns, column = cell - row * pixels.columns, y = sample / samples, x = sample - y * samples;
+    double step = 1.0 / samples;
+    return {pixels.left + column + (x + 0.5) * step, pixels.top + row + (y + 0.5) * step};
+}
+
 // ---- the lens (Brown 1966, Conrady 1919; terms and order as in OpenCV)
 
 // Where the lens takes a point, and the derivative, a symmetric matrix.

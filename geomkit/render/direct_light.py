@@ -42,14 +42,14 @@ lit_fwd = Kernel(
     SOURCE,
     "lit_fwd",
     f"int block, int count, Bvh bvh, Mesh mesh, int kind, Light light, {_HITS}, double lift, double until, "
-    "const int* face, const int* ray_of, const real* throughput, real* color, real* value, int* invalid",
+    "const int* face, const int* ray_of, const real* throughput, real* color, int* dark, real* value, int* invalid",
     grain=1,
 )
 light_adj = Kernel(
     SOURCE,
     "light_adj",
     f"int block, int count, int kind, Light light, const real* vertices, const int* faces, {_HITS}, "
-    "const int* rays, const real* adj_value, const real* throughput, const real* color, real* adj_throughput, "
+    "const int* rays, const real* adj_value, const real* throughput, const int* dark, int fresh, real* adj_throughput, "
     "real* adj_materials, real* adj_positions, real* adj_normals, real* adj_directions, double* sums, "
     "int* light_face, real* adj_light",
     grain=1,
@@ -191,31 +191,35 @@ def light_rays(
 def unshadowed(
     mesh: Any, light: LightStruct, s: Surfaces, dimension: int, throughput: Any, value: Any, *, lift: float,
     short: float,
-) -> Any:  # fmt: skip
-    """What is seen of a light (M, 3), shadows included; times the throughput it adds to the values of the rays.
+) -> tuple[Any, Any]:  # fmt: skip
+    """What is seen of a light, shadows included; times the throughput it adds to the values of the rays.
 
     Arguments are as of `light_rays`. Rays that go the same way are sorted to go through the tree together.
+
+    Returns:
+        (M, 3) what is seen, and (M,) int32 where it is dark: where no light comes, or something is in its way.
     """
     m, until = len(s), np.inf if light.position_at_infinity else 1 - short
-    color = empty(mesh.device, (m, 3), mesh.dtype)
+    color, dark = empty(mesh.device, (m, 3), mesh.dtype), empty(mesh.device, m, np.int32)
     block = min(max(-(-m // (4 * host.num_threads())), LEAST), SORTED) if mesh.device == "cpu" else 1
     blocks = -(-m // block)
     invalid = empty(mesh.device, blocks, np.int32)
     lit_fwd(
         blocks, block, m, mesh.bvh.struct(), MeshStruct(mesh), light.kind, light, s.material, s.position, s.normal,
-        s.face_normal, s.direction, s.stream, s.index, dimension, lift, until, s.face, s.ray, throughput, color, value,
-        invalid,
+        s.face_normal, s.direction, s.stream, s.index, dimension, lift, until, s.face, s.ray, throughput, color, dark,
+        value, invalid,
     )  # fmt: skip
     if blocks and int(invalid.max()):
         raise ValueError(message("render", "scene", "finite places and directions of light", "others"))
-    return color
+    return color, dark
 
 
 def light_rays_adj(
-    mesh: Any, light: LightStruct, s: Surfaces, dimension: int, *, adj_value: Any, throughput: Any, color: Any,
-    adj_throughput: Any, adj: Surfaces,
+    mesh: Any, light: LightStruct, s: Surfaces, dimension: int, *, adj_value: Any, throughput: Any, dark: Any,
+    fresh: bool, adj_throughput: Any, adj: Surfaces,
 ) -> tuple[np.ndarray, Any, Any]:  # fmt: skip
-    """Gradients for the cotangent (N, 3) of the rays' values: those of throughput and of hits add up in their arrays.
+    """Gradients for the cotangent (N, 3) of the rays' values: those of throughput and of hits add up in their arrays,
+    from zero if these are `fresh`.
 
     Returns:
         (9,) of the light's position, axis and power; for area lights the emitting face (M,) of each hit, or -1, and the
@@ -228,7 +232,8 @@ def light_rays_adj(
     face, corners = empty(mesh.device, area, np.int32), empty(mesh.device, (area, 3, 3), mesh.dtype)
     light_adj(
         n, BLOCK, m, light.kind, light, mesh.vertices_array, mesh.faces_array, s.material, s.position, s.normal,
-        s.face_normal, s.direction, s.stream, s.index, dimension, s.ray, adj_value, throughput, color, adj_throughput,
+        s.face_normal, s.direction, s.stream, s.index, dimension, s.ray, adj_value, throughput, dark, int(fresh),
+        adj_throughput,
         adj.material, adj.position, adj.normal, adj.direction, sums, face, corners,
     )  # fmt: skip
     return sums.sum(axis=0), face, corners

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from geomkit.arrays import Library
+from geomkit.arrays import Library, to_host
 from geomkit.errors import message
 from geomkit.mesh.mesh import Mesh
 from geomkit.render.camera import Camera
-from geomkit.render.optics import CameraStruct, Optics
-from geomkit.render.pixel_rays import PixelWindow
+from geomkit.render.optics import SUM_BLOCK, CameraStruct, Optics, added
+from geomkit.render.pixel_rays import PixelWindow, adj_pose
 from geomkit.runtime import host
 from geomkit.runtime.device import empty, namespace
 from geomkit.runtime.kernel import Kernel
@@ -34,6 +34,13 @@ first_hits_fwd = Kernel(
     "const real* face_normals, real* directions, uint* stream, int* index, real* t, int* face, real* barycentric, "
     "real* normal, int* hits, int* invalid",
     grain=1,
+)
+camera_hits_adj = Kernel(
+    "render/camera.cu",
+    "camera_hits_adj",
+    "int block, int count, Camera camera, Pixels pixels, const int* at, const real* adj_origins, "
+    "const real* adj_directions, double* sums",
+    grain=4,
 )
 count_hits = Kernel(SOURCE, "count_hits", f"{_BLOCKS}, const int* face, int* hits", grain=16)
 list_hits = Kernel(SOURCE, "list_hits", f"{_BLOCKS}, const int* face, const int* offset, int* at", grain=16)
@@ -82,8 +89,9 @@ class View:
     def __init__(self, mesh: Mesh, camera: Camera, seed: int):
         self.mesh, self.width = mesh, camera.width
         library = Library("cupy" if mesh.device == "cuda" else "numpy")
-        optics = Optics("render", library, camera.world_to_camera, camera.K, camera.distortion, camera.model)
-        self.camera = CameraStruct(optics, mesh.dtype)
+        fields = camera.world_to_camera, camera.K, camera.distortion
+        self.optics = Optics("render", library, *fields, camera.model)
+        self.camera = CameraStruct(self.optics, mesh.dtype)
         self.mixed = (seed * 0x9E3779B9 + 0x85EBCA6B) & 0xFFFFFFFF
         self._key = id(mesh), self.camera.fields, self.mixed, camera.width
 
@@ -95,6 +103,7 @@ class View:
         t, face, barycentric = kept.hits if kept else (
             empty(device, n, dtype), empty(device, n, np.int32), empty(device, (n, 2), dtype)
         )  # fmt: skip
+        known = kept is not None or mesh.n_faces == 0
         if mesh.n_faces == 0:
             t[:], face[:], barycentric[:] = np.inf, -1, 0
         directions, normal = (empty(device, (n, 3), dtype) for _ in range(2))
@@ -102,13 +111,11 @@ class View:
         block = block_of(n, device)
         blocks = -(-n // block)
         hits, invalid = (empty(device, blocks, np.int32) for _ in range(2))
-        pixels: Any = SimpleNamespace(
-            dtype=dtype, device=device, fields=(0, window.left, window.top, window.columns, window.samples)
-        )
+        pixels = _pixels(window, mesh)
         mixed = self.mixed - (self.mixed >> 31 << 32)
         normals = namespace(device).asarray(mesh.face_normals)
         first_hits_fwd(
-            blocks, block, n, self.camera, pixels, self.width, mixed, int(kept is not None or mesh.n_faces == 0), mesh.bvh.struct(),
+            blocks, block, n, self.camera, pixels, self.width, mixed, int(known), mesh.bvh.struct(),
             MeshStruct(mesh), normals, directions, stream, index, t, face, barycentric, normal, hits, invalid,
         )  # fmt: skip
         if blocks and int(invalid.max()) >= 0:
@@ -123,6 +130,23 @@ class View:
             if not again:
                 _keep(key, kept, n)
         return FirstHits(directions, stream, index, found, at, kept.shadows)
+
+    def adjoint(self, window: PixelWindow, at: Any, adj_origins: Any, adj_directions: Any) -> dict[str, np.ndarray]:
+        """Gradients of the camera's fields, for cotangents (K, 3) of the rays `at` (K,) of a window."""
+        blocks, sums = self.optics.sums(len(at))
+        camera_hits_adj(
+            blocks, SUM_BLOCK, len(at), self.camera, _pixels(window, self.mesh), at, adj_origins, adj_directions, sums
+        )
+        total = added(sums)
+        found = self.optics.gradients(adj_pose(self.optics, total[:12].reshape(3, 4)), total[12:], self.mesh.dtype)
+        names = ("world_to_camera", "K", "distortion")
+        return {name: to_host(x).astype(np.float64) for name, x in zip(names, found, strict=True) if x is not None}
+
+
+def _pixels(window: PixelWindow, mesh: Mesh) -> Any:
+    """The structure `Pixels` of the kernels."""
+    fields = (0, window.left, window.top, window.columns, window.samples)
+    return SimpleNamespace(dtype=mesh.dtype, device=mesh.device, fields=fields)
 
 
 def hit_rays(face: Any, device: str) -> Any:

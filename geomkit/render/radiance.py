@@ -11,6 +11,7 @@ from geomkit.arrays import to_host
 from geomkit.mesh.corners import sum_at_vertices
 from geomkit.render.direct_light import (
     AREA,
+    CONSTANT,
     MATERIAL,
     Surfaces,
     bounce,
@@ -20,10 +21,10 @@ from geomkit.render.direct_light import (
     unshadowed,
 )
 from geomkit.render.first_hits import FirstHits, hit_rays
-from geomkit.render.surface import add_materials, emitted, emitted_adj, hits_adj, surfaces_adj, surfaces_at
+from geomkit.render.surface import add_materials, emitted, emitted_adj, surfaces_adj, surfaces_at
 from geomkit.render.tables import SceneTables, add
 from geomkit.spatial.cast_rays import Hits, cast_rays
-from geomkit.spatial.scatter import FaceOrder, corners_to_vertices
+from geomkit.spatial.scatter import corners_to_vertices
 
 __all__ = ["Radiance"]
 
@@ -40,7 +41,8 @@ class _Step:
         directions: (M, 3) of their rays.
         hits: of them.
         surfaces: (K) rows of those that hit something.
-        seen: for each light (K, 3), what arrives from there, tints aside; None where nothing is lit at this bounce.
+        seen: for each light (K, 3), what arrives from there, tints aside; None where nobody asks.
+        dark: for each light (K,) int32, where nothing does; None where nothing is lit at this bounce.
         factor: (K, 3) of what comes by the next bounce, or None.
         throughput: (K, 3) of this bounce.
     """
@@ -49,6 +51,7 @@ class _Step:
     hits: Hits
     surfaces: Surfaces
     seen: Any = None
+    dark: Any = None
     factor: Any = None
     throughput: Any = None
 
@@ -62,9 +65,10 @@ class Radiance:
         stream, index: (N,) uint32 and int32, whence random numbers come: of the pixel, and of the sample within it.
         depth: number of surfaces that light may meet between the first and its source, from 0.
         first: the first hits, where they are known; origins are not looked at then.
+        again: whether this has been asked before, and only the adjoint is wanted.
 
     Attributes:
-        value: (N, 3) linear RGB.
+        value: (N, 3) linear RGB, unless `again`.
         hits: the first hits.
     """
 
@@ -77,6 +81,7 @@ class Radiance:
         index: Any,
         depth: int,
         first: FirstHits | None = None,
+        again: bool = False,
     ):
         self.tables, self.xp = tables, tables.xp
         self.steps: list[_Step] = []
@@ -97,7 +102,9 @@ class Radiance:
             rays = s.ray
             throughput = xp.ones((len(s), 3), dtype) if throughput is None else throughput[s.at]
             step.throughput = throughput
-            step.seen = [self._arriving(s, j, k, throughput) for j in range(len(tables.lights))]
+            known = {} if first is None or k > 0 else first.shadows
+            arriving = [self._arriving(s, j, k, throughput, known, again) for j in range(len(tables.lights))]
+            step.seen, step.dark = zip(*arriving, strict=True) if arriving else ((), ())
             if k + 1 == depth:
                 break
             directions, step.factor = bounce(tables.mesh, s, _dimension(k, -1))
@@ -119,13 +126,33 @@ class Radiance:
         t = self.tables
         return LIFT[t.dtype] * max(t.mesh.diagonal, float(abs(t.mesh.bounds).max()))
 
-    def _arriving(self, s: Surfaces, j: int, k: int, throughput: Any) -> Any:
-        """What is seen of light j, shadows included; it adds to the value."""
+    def _arriving(
+        self, s: Surfaces, j: int, k: int, throughput: Any, known: dict[Any, Any], again: bool
+    ) -> tuple[Any, Any]:
+        """What is seen of light j, shadows included, which adds to the value; and where it is dark."""
         mesh, entry, dimension = self.tables.mesh, self.tables.lights[j], _dimension(k, j)
+        key = self._shadow_key(j)
+        if again and key in known:
+            return None, known[key]
         if entry.tint is not None:
             directions = light_rays(mesh, entry.light, s, dimension).directions
             throughput = throughput * entry.tint.at(s, directions, dimension)
-        return unshadowed(mesh, entry.light, s, dimension, throughput, self.value, lift=self._lift, short=SHORT)
+        color, dark = unshadowed(
+            mesh, entry.light, s, dimension, throughput, self.value, lift=self._lift, short=SHORT
+        )
+        if key is not None and not again:
+            known[key] = dark
+        return color, dark
+
+    def _shadow_key(self, j: int) -> Any:
+        """All that the rays from known hits to light j depend on; None where that is too much to tell."""
+        t, entry = self.tables, self.tables.lights[j]
+        varies = any(own["roughness"].constant is None for own in t.attributes)
+        if entry.tint is not None or (varies and entry.light.kind == CONSTANT):
+            return None
+        # Of a material, whether and how a surface scatters: its roughness, model and sides.
+        scatters = to_host(t.material)[:, 4:].tobytes()
+        return j, entry.name, entry.light.kind, entry.light.fields[2:], scatters, tuple(t.smooth), self._lift
 
     # ---- the way back
 
@@ -138,7 +165,7 @@ class Radiance:
         adj_normal: Any = None,
         adj_albedo: Any = None,
         faces: dict[str, Any] | None = None,
-    ) -> tuple[dict[str, Any], Any, Any]:
+    ) -> tuple[dict[str, Any], Any, Any, Any]:
         """Gradients for the cotangent (N, 3) of the value, within what is seen: no silhouette or shadow moves.
 
         Args:
@@ -148,8 +175,8 @@ class Radiance:
                 are left to the caller: `vertex_sums`.
 
         Returns:
-            gradients by path; those of `vertices` under "vertices", of all objects, and of their "normals"; and of
-            origins and directions.
+            gradients by path; those of `vertices` under "vertices", of all objects, and of their "normals"; the rays
+            (K,) that have others, and those of their origins and directions (K, 3).
         """
         t, xp = self.tables, self.xp
         out: dict[str, Any] = {}
@@ -159,40 +186,42 @@ class Radiance:
         for k in range(len(self.steps) - 1, -1, -1):
             step = self.steps[k]
             s = step.surfaces
-            adj_s = _zero_surfaces(xp, s, t.dtype)
-            adj_depth, flat = xp.zeros(len(s), t.dtype), None
-            if step.seen is not None:
+            lit = bool(step.dark)
+            adj_s = _adj_surfaces(xp, s, t.dtype, empty=lit)
+            by_ray: dict[str, Any] = {}
+            if step.dark is not None:
                 adj_throughput = self._step_adj(step, k, adj, adj_s, adj_origins, adj_throughput, out)
             if k == 0:
-                if adj_position is not None:
-                    adj_s.position += adj_position[s.at]
+                by_ray = dict(adj_t=adj_t, adj_flat=adj_normal, adj_place=adj_position)
                 if adj_albedo is not None:
                     adj_s.material[:, :3] += adj_albedo[s.at]
-                if adj_t is not None:
-                    adj_depth += adj_t[s.at, 0]
-                if adj_normal is not None:
-                    flat = adj_normal[s.at]
                 if emitted[0] is not None:
-                    adj_s.barycentric += emitted[0][s.at]
-            g = self._geometry_adj(step, adj_s, adj_depth, flat, sums, out)
+                    adj_s.barycentric = emitted[0][s.at]
+            add_materials(t, s, step.hits.t, adj_s, out)
+            adj_origins, adj_directions = surfaces_adj(t, s, adj_s, step.hits.t, sums, **by_ray)
             m = len(step.directions)
-            adj_origins, adj_directions = (_whole(xp, s.at, x, m) for x in (g[0], g[1] + adj_s.direction))
+            if k > 0:
+                adj_origins, adj_directions = (_whole(xp, s.at, x, m) for x in (adj_origins, adj_directions))
             if adj_throughput is not None and k > 0:
                 # To all rays of this step, of which those that miss have a throughput without effect.
                 adj_throughput = _whole(xp, s.at, adj_throughput, m)
+        at = self.first.at
         if emitted[1] is not None:
+            m = len(self.steps[0].directions)
+            adj_origins, adj_directions = (_whole(xp, at, x, m) for x in (adj_origins, adj_directions))
             adj_directions += emitted[1]
+            at = xp.arange(m, dtype=np.int32)
         if faces is None:
             for name, total in sums.items():
                 add(out, name, sum_at_vertices(t.mesh, total).astype(np.float64))
-        return out, adj_origins, adj_directions
+        return out, at, adj_origins, adj_directions
 
     def _step_adj(
         self, step: _Step, k: int, adj: Any, adj_s: Surfaces, adj_origins: Any, adj_throughput: Any, out: dict[str, Any]
     ) -> Any:
         """Gradients of a bounce: those of its surfaces add up in adj_s, that of its throughput is returned."""
         t, s = self.tables, step.surfaces
-        adj_through = self.xp.zeros((len(s), 3), t.dtype)
+        adj_through = (self.xp.empty if step.dark else self.xp.zeros)((len(s), 3), t.dtype)
         for j, entry in enumerate(t.lights):
             dimension, through, to_through, tint = _dimension(k, j), step.throughput, adj_through, None
             if entry.tint is not None:
@@ -200,8 +229,10 @@ class Radiance:
                 tint = entry.tint.at(s, to_light, dimension)
                 entry.tint.adjoint(s, to_light, dimension, adj[s.ray] * through * step.seen[j], out)
                 through, to_through = through * tint, self.xp.zeros_like(adj_through)
+                if j == 0:
+                    adj_through[:] = 0
             sums, face, corners = light_rays_adj(
-                t.mesh, entry.light, s, dimension, adj_value=adj, throughput=through, color=step.seen[j],
+                t.mesh, entry.light, s, dimension, adj_value=adj, throughput=through, dark=step.dark[j], fresh=j == 0,
                 adj_throughput=to_through, adj=adj_s,
             )  # fmt: skip
             if tint is not None:
@@ -216,36 +247,14 @@ class Radiance:
             adj_s.position += adj_origins
         return adj_through
 
-    def _geometry_adj(
-        self, step: _Step, adj_s: Surfaces, adj_t: Any, flat: Any, sums: dict[str, Any], out: dict[str, Any]
-    ) -> tuple[Any, Any]:
-        """From gradients of surfaces to those of the rays, (K, 3) each, the faces and the materials."""
-        t, s = self.tables, step.surfaces
-        adj_barycentric, at_t = adj_s.barycentric, step.hits.t[s.at]
-        add_materials(t, s, at_t, adj_s.material, adj_barycentric, out)
-        normals = surfaces_adj(t, s, adj_s.normal, adj_barycentric)
-        if flat is not None:
-            adj_s.normal += flat
-        origins, directions, corners = hits_adj(
-            t.mesh, s.direction, at_t, s.face, s.barycentric, adj_t=adj_t, adj_barycentric=adj_barycentric,
-            adj_normal=adj_s.normal, adj_position=adj_s.position,
-        )  # fmt: skip
-        order = FaceOrder(t.mesh, s.face)
-        for name, part in (("vertices", corners), ("normals", normals)):
-            if part is not None:
-                if name not in sums:
-                    sums[name] = self.xp.zeros((t.mesh.n_faces, 9), np.float64)
-                order.add_corners(part, sums[name])
-        return origins, directions
 
-
-def _zero_surfaces(xp: Any, s: Surfaces, dtype: np.dtype) -> Surfaces:
-    """Where gradients of surfaces add up; their discrete parts are those of the surfaces."""
-    material = xp.zeros((len(s), MATERIAL), dtype)
-    position, normal, face_normal, direction = (xp.zeros((len(s), 3), dtype) for _ in range(4))
+def _adj_surfaces(xp: Any, s: Surfaces, dtype: np.dtype, *, empty: bool) -> Surfaces:
+    """Where gradients of surfaces add up, from zero unless `empty`; their discrete parts are those of the surfaces."""
+    new = xp.empty if empty else xp.zeros
+    position, normal, direction = (new((len(s), 3), dtype) for _ in range(3))
     return replace(
-        s, material=material, position=position, normal=normal, face_normal=face_normal, direction=direction,
-        barycentric=xp.zeros(s.barycentric.shape, dtype),
+        s, material=new((len(s), MATERIAL), dtype), position=position, normal=normal, direction=direction,
+        barycentric=None,
     )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from geomkit.mesh.measure import vertex_normals
 from geomkit.render.camera import Camera
 from geomkit.render.film import Film
 from geomkit.render.first_hits import View
-from geomkit.render.pixel_rays import PixelWindow, pixel_rays
+from geomkit.render.pixel_rays import PixelWindow
 from geomkit.render.radiance import Radiance
 from geomkit.render.scene import ConstantLight, Scene
 from geomkit.render.shadow import ShadowSamples
@@ -122,9 +122,8 @@ class _Query:
     def seen_through(self, window: PixelWindow, *, again: bool = False) -> Features:
         """What the rays of a window see; `again` where they have been asked before."""
         first = self.view.first_hits(window, again=again)
-        return Features(
-            self, Radiance(self.tables, None, first.directions, first.stream, first.index, self.bounces, first)
-        )
+        rays = first.directions, first.stream, first.index
+        return Features(self, Radiance(self.tables, None, *rays, self.bounces, first, again))
 
     def seen(self, origins: Any, directions: Any, stream: Any, index: Any) -> Features:
         """What rays see."""
@@ -169,8 +168,8 @@ class Features:
         out[at] = self.q.tables.albedo_at(hits.face[at], hits.barycentric[at], width)
         return out
 
-    def adjoint(self, adj: Any, faces: dict[str, Any]) -> tuple[dict[str, Any], Any, Any]:
-        """Gradients for the cotangent (N, C): by path, and of origins and directions; those of faces add up."""
+    def adjoint(self, adj: Any, faces: dict[str, Any]) -> tuple[dict[str, Any], Any, Any, Any]:
+        """Gradients for the cotangent (N, C): as `Radiance.adjoint`; those of faces add up."""
         q = self.q
         parts = {name: adj[:, a:b] for name, a, b in zip(q.channels, q.stops, q.stops[1:], strict=False)}
         color = parts.get("color")
@@ -384,16 +383,11 @@ def render_adjoint(
     # Within an object the mask does not change.
     for window in q.tiles() if q.channels != ("mask",) else ():
         seen = q.seen_through(window, again=True)
-        found, adj_origins, adj_directions = seen.adjoint(q.film.to_samples(tables.xp, adj, window), faces)
+        found, *adj_rays = seen.adjoint(q.film.to_samples(tables.xp, adj, window), faces)
         for path, value in found.items():
             add(out, path, value)
-        g = pixel_rays.adjoint(
-            window, camera.world_to_camera, camera.K, camera.distortion, model=camera.model, adj_origins=adj_origins,
-            adj_directions=adj_directions,
-        )  # fmt: skip
-        for name in CAMERA:
-            if getattr(g, name) is not None:
-                add(out, f"camera.{name}", np.asarray(getattr(g, name), np.float64))
+        for name, value in q.view.adjoint(window, *adj_rays).items():
+            add(out, f"camera.{name}", value)
     for name, total in faces.items():
         add(out, name, sum_at_vertices(tables.mesh, total).astype(np.float64))
     if q.boundary == "integral":

@@ -140,6 +140,8 @@ class SceneTables:
         self.surroundings: list[Surroundings] = []
         self.slope = self.width = 0.0
         pyramids = [a.pyramid for own in self.attributes for a in own.values() if a.pyramid is not None]
+        # Whether what surfaces scatter differs from point to point.
+        self.varying = any(own[what].constant is None for own in self.attributes for what in COLUMNS)
         self.filtered = any(pyramid.levels > 1 for pyramid in pyramids)
         self.lights = [self._light(name, light) for name, light in scene.lights.items()]
         self.lights += [self._emitter(int(k)) for k in np.flatnonzero(self.emits)]

@@ -43,6 +43,23 @@ GK_KERNEL camera_rays_adj(int n, int block, int count, Camera camera, Pixels pix
     }
 }
 
+// The same for the rays `at` of a window alone: row i of the cotangents is of ray at[i].
+GK_KERNEL camera_hits_adj(int n, int block, int count, Camera camera, Pixels pixels, const int* at, const real* adj_origins,
+                          const real* adj_directions, double* sums) {
+    GK_EACH(b, n) {
+        CameraSums s = {};
+        int end = min(b * block + block, count);
+        for (int i = b * block; i < end; i += LANES) {
+            PlanePoints of;
+            for (int k = 0; k < LANES; ++k) of.set(k, window_pixel(pixels, at[min(i + k, end - 1)]));
+            Sight seen = seen_at(camera, of);
+            for (int j = i; j < min(i + LANES, end); ++j)
+                adj_ray_through(camera, seen.bent.at(j - i), seen.at.at(j - i), to_double(row(adj_origins, j)), to_double(row(adj_directions, j)), s);
+        }
+        put_sums(sums, b, s);
+    }
+}
+
 GK_KERNEL project_fwd(int n, Camera camera, const real* points, real* pixel, real* depth) {
     GK_EACH(i, n) {
         Vec3d p = to_camera(camera, to_double(row(points, i)));

@@ -29,6 +29,12 @@ GK_FN Random2 random_of(const uint* stream, const int* index, int i, int dimensi
     return random2(hashed(stream[i], (uint)dimension), (uint)index[i]);
 }
 
+// Whether light arrives on a side that reflects, whatever its albedo.
+GK_FN bool is_lit(const Lit& s, const Arrival& a) {
+    return s.visible && dot(s.face_normal, a.wi) > 0 && dot(s.n, a.wi) > 0 && dot(s.n, s.wo) > LEAST_COSINE &&
+           (a.color.x != 0 || a.color.y != 0 || a.color.z != 0);
+}
+
 // The ray to the sample starts `lift` above the surface, on the light's side, and ends at `until`; where the light adds nothing
 // it ends before it starts.
 GK_KERNEL light_fwd(int n, int kind, Light light, const real* vertices, const int* faces, const real* materials, const real* positions,
@@ -58,15 +64,21 @@ struct Shadowed {
     int hit[HITS], own[HITS], found[HITS];
 };
 
-// Random numbers of hits, ahead of their use: their bits are computed on lanes.
+// Random numbers of hits, if the light is one whose samples are drawn: on the CPU ahead of their use, as their bits are computed on
+// lanes.
 struct Drawn {
     real x[HITS], y[HITS];
 
-    GK_FN void draw(const uint* stream, const int* index, int first, int m, int dimension) {
+    GK_FN void draw(int kind, const uint* stream, const int* index, int first, int m, int dimension) {
+        if (HITS == 1 || !is_drawn(kind)) return;
         for (int k = 0; k < m; ++k) {
             Random2 u = random_of(stream, index, first + k, dimension);
             x[k] = u.x, y[k] = u.y;
         }
+    }
+    GK_FN Random2 of(int kind, const uint* stream, const int* index, int first, int k, int dimension) const {
+        if (HITS > 1) return {x[k], y[k]};
+        return is_drawn(kind) ? random_of(stream, index, first + k, dimension) : Random2{0, 0};
     }
 };
 
@@ -94,12 +106,12 @@ struct FindShadow {
     }
 };
 
-// What is seen of the light, 0 where it does not reach or something is in the way; times the throughput it adds to the values of
-// the rays. Item b has `block` hits; invalid[b] receives whether one of its rays is none.
+// What is seen of the light, 0 where it is dark: where it does not reach, or something is in the way. Times the throughput it adds to
+// the values of the rays. Item b has `block` hits; invalid[b] receives whether one of its rays is none.
 GK_KERNEL lit_fwd(int n, int block, int count, Bvh bvh, Mesh mesh, int kind, Light light, const real* materials, const real* positions,
                   const real* normals, const real* face_normals, const real* directions, const uint* stream, const int* index,
                   int dimension, double lift, double until, const int* face, const int* ray_of, const real* throughput, real* color,
-                  real* value, int* invalid) {
+                  int* dark, real* value, int* invalid) {
     GK_SCRATCH Block scratch;
     GK_SCRATCH Shadowed scratch_drawn, scratch_sorted;
     GK_SCRATCH Drawn scratch_random;
@@ -112,16 +124,16 @@ GK_KERNEL lit_fwd(int n, int block, int count, Bvh bvh, Mesh mesh, int kind, Lig
         const int first = b * block, m = min(first + block, count) - first;
         const int cells = kind == CONSTANT || kind == ENVIRONMENT ? CELLS : 1;
         int start[8 * CELLS * CELLS + 1] = {}, lit = 0;
-        if (is_drawn(kind)) random.draw(stream, index, first, m, dimension);
+        random.draw(kind, stream, index, first, m, dimension);
         for (int k = 0; k < m; ++k) {
             const int i = first + k;
             Lit s = lit_at(i, materials, positions, normals, face_normals, directions);
-            LightSample l = sampled_light(kind, light, mesh.vertices, mesh.faces, s.m, s.p, s.n, s.wo, {random.x[k], random.y[k]});
+            LightSample l = sampled_light(kind, light, mesh.vertices, mesh.faces, s.m, s.p, s.n, s.wo, random.of(kind, stream, index, first, k, dimension));
             Arrival a = arriving(kind, light, mesh.vertices, mesh.faces, l);
-            Vec3 seen = {0, 0, 0};
-            if (s.visible && dot(s.face_normal, a.wi) > 0) seen = product(scattered(s.m, s.n, s.wo, a.wi), a.color);
-            set_row(color, i, seen);
-            if (seen.x == 0 && seen.y == 0 && seen.z == 0) continue;
+            const bool reaches = is_lit(s, a);
+            dark[i] = !reaches;
+            set_row(color, i, reaches ? product(scattered(s.m, s.n, s.wo, a.wi), a.color) : Vec3{0, 0, 0});
+            if (!reaches) continue;
             real side = dot(s.face_normal, l.to);
             set_row(drawn.origin, lit, s.p + (side > 0 ? real(lift) : side < 0 ? -real(lift) : 0) * s.face_normal);
             set_row(drawn.direction, lit, l.to);
@@ -142,33 +154,41 @@ GK_KERNEL lit_fwd(int n, int block, int count, Bvh bvh, Mesh mesh, int kind, Lig
             invalid[b] |= walk_rays(bvh, rays, k, min(k + RAYS, lit), *rays_of_block, find) >= 0;
         }
         for (int k = 0; k < lit; ++k)
-            if (sorted.found[k]) set_row(color, first + sorted.hit[k], {0, 0, 0});
+            if (sorted.found[k]) set_row(color, first + sorted.hit[k], {0, 0, 0}), dark[first + sorted.hit[k]] = 1;
         for (int i = first; i < first + m; ++i) add_row(value, ray_of[i], product(row(throughput, i), row(color, i)));
     }
 }
 
-// adj_value is by ray, color what is seen. Cotangents add up in the arrays of hits. Item b has `block` hits: sums[b] has those of position,
+// adj_value is by ray. Cotangents add up in the arrays of hits, from zero if `fresh`; what is `dark` has none. Item b has `block` hits: sums[b] has those of position,
 // axis and power of the light; light_face and adj_light the emitting face of each hit, or -1, and its corners.
 GK_KERNEL light_adj(int n, int block, int count, int kind, Light light, const real* vertices, const int* faces, const real* materials,
                     const real* positions, const real* normals, const real* face_normals, const real* directions,
                     const uint* stream, const int* index, int dimension, const int* rays, const real* adj_value,
-                    const real* throughput, const real* color, real* adj_throughput, real* adj_materials, real* adj_positions,
+                    const real* throughput, const int* dark, int fresh, real* adj_throughput, real* adj_materials, real* adj_positions,
                     real* adj_normals, real* adj_directions, double* sums, int* light_face, real* adj_light) {
+    GK_SCRATCH Drawn scratch_random;
+    Drawn& random = *located(&scratch_random);
     GK_EACH(b, n) {
         Vec3d position = {0, 0, 0}, axis = {0, 0, 0}, power = {0, 0, 0};
+        const int first = b * block;
+        random.draw(kind, stream, index, first, min(block, count - first), dimension);
         for (int i = b * block; i < min((b + 1) * block, count); ++i) {
             if (kind == AREA) light_face[i] = -1;
-            Vec3 seen = row(color, i), adj = row(adj_value, rays[i]);
-            if (seen.x == 0 && seen.y == 0 && seen.z == 0) continue;
-            add_row(adj_throughput, i, product(adj, seen));
-            adj = product(row(throughput, i), adj);
-            if (adj.x == 0 && adj.y == 0 && adj.z == 0) continue;
+            if (fresh) {
+                for (int k = 0; k < MATERIAL; ++k) adj_materials[MATERIAL * (uint64)i + k] = 0;
+                set_row(adj_throughput, i, {0, 0, 0}), set_row(adj_positions, i, {0, 0, 0});
+                set_row(adj_normals, i, {0, 0, 0}), set_row(adj_directions, i, {0, 0, 0});
+            }
+            Vec3 adj = row(adj_value, rays[i]);
+            if (dark[i] || (adj.x == 0 && adj.y == 0 && adj.z == 0)) continue;
             Lit s = lit_at(i, materials, positions, normals, face_normals, directions);
-            LightSample l = sampled_light(kind, light, vertices, faces, s.m, s.p, s.n, s.wo, random_of(stream, index, i, dimension));
+            LightSample l = sampled_light(kind, light, vertices, faces, s.m, s.p, s.n, s.wo, random.of(kind, stream, index, first, i - first, dimension));
             Arrival a = arriving(kind, light, vertices, faces, l);
-            if (!s.visible || !(dot(s.face_normal, a.wi) > 0)) continue;
+            Vec3 reflected = scattered(s.m, s.n, s.wo, a.wi);
+            add_row(adj_throughput, i, product(adj, product(reflected, a.color)));
+            adj = product(row(throughput, i), adj);
             AdjScattered to_bsdf = adj_scattered(s.m, s.n, s.wo, a.wi, product(adj, a.color));
-            Vec3 adj_arriving_color = product(adj, scattered(s.m, s.n, s.wo, a.wi));
+            Vec3 adj_arriving_color = product(adj, reflected);
             AdjArrival to_light = adj_arriving(kind, light, vertices, faces, l, to_bsdf.wi, adj_arriving_color);
             add_material(adj_materials, i, to_bsdf.m);
             add_row(adj_normals, i, s.side * to_bsdf.n);

@@ -2,8 +2,8 @@
 //
 // Kernels work on blocks of rays: item b has rays b * block to b * block + block - 1 of `count`. invalid[b] receives the first
 // of them that is no ray, or -1.
-#include "../../geometry/face.h"
 #include "../../spatial/closest_hit.h"
+#include "../../spatial/ray_adjoint.h"
 
 namespace gk {
 
@@ -22,9 +22,6 @@ GK_KERNEL cast_rays_fwd(int n, int block, int count, Bvh bvh, Mesh mesh, Rays ra
 
 // Cotangents of the rays, and of the corners of each ray's face: adj_corners is (N, 3, 3), its rows of misses are not written. `unit`
 // is a length of the order of the mesh's.
-//
-// With M = [e1 e2 -d], M (u, v, t) = o - a. For cotangents of (u, v, t), y = M^-T (adj_u, adj_v, adj_t) is that of o - a; the others
-// follow from it. Where the ray grazes the face, 1 / det is bounded; where it lies in its plane, there is no gradient.
 GK_KERNEL cast_rays_adj(int n, Mesh mesh, double unit, const real* directions, const real* t, const int* face,
                         const real* barycentric, const real* adj_t, const real* adj_barycentric, const real* adj_normal,
                         const real* adj_position, real* adj_origins, real* adj_directions, real* adj_corners) {
@@ -34,32 +31,12 @@ GK_KERNEL cast_rays_adj(int n, Mesh mesh, double unit, const real* directions, c
             set_row(adj_directions, i, {0, 0, 0});
             continue;
         }
-        // Lengths in units of the mesh's size and of the direction's: no product leaves the range of the numbers.
-        const int* f = mesh.faces + 3 * (uint64)face[i];
-        const double u = barycentric[2 * (uint64)i], v = barycentric[2 * (uint64)i + 1];
-        Vec3d d = to_double(row(directions, i)), a = to_double(row(mesh.vertices, f[0]));
-        double length_d = power_of_two(largest(d));
-        d = {d.x / length_d, d.y / length_d, d.z / length_d};
-        Vec3d e1 = (1 / unit) * (to_double(row(mesh.vertices, f[1])) - a), e2 = (1 / unit) * (to_double(row(mesh.vertices, f[2])) - a);
-        Vec3d normal = cross(e1, e2);
-        double det = -dot(normal, d), least = GRAZING * length(normal) * length(d);
-        double inverse = det == 0 ? 0 : 1 / (abs(det) >= least ? det : det < 0 ? -least : least);
-
-        // The position is o + t d.
-        Vec3d adj_p = to_double(row(adj_position, i));
-        double adj_u = adj_barycentric[2 * (uint64)i] / unit, adj_v = adj_barycentric[2 * (uint64)i + 1] / unit;
-        double along = adj_t[i] / length_d + dot(adj_p, d);
-        Vec3d y = inverse * (adj_u * cross(e2, -d) + adj_v * cross(-d, e1) + along * normal);
-        set_row(adj_origins, i, to_real(y + adj_p));
-        set_row(adj_directions, i, to_real(double(t[i]) * (y + adj_p)));
-
-        Vec3d adj[3] = {(u + v - 1) * y, -u * y, -v * y}, adj_n = to_double(row(adj_normal, i));
-        if (adj_n.x != 0 || adj_n.y != 0 || adj_n.z != 0) {
-            Face at = face_at(mesh.vertices, mesh.faces, face[i]);
-            Vec3d adj_across = adj_normal_of(at, adj_n);
-            for (int k = 0; k < 3; ++k) adj[k] += (1 / at.unit) * adj_area_vector(at, adj_across, k);
-        }
-        for (int k = 0; k < 3; ++k) set_row(adj_corners, 3 * i + k, to_real(adj[k]));
+        const real *at = barycentric + 2 * (uint64)i, *adj_at = adj_barycentric + 2 * (uint64)i;
+        HitGradient g = adj_hit(mesh, unit, face[i], row(directions, i), t[i], at[0], at[1], adj_t[i], adj_at[0], adj_at[1],
+                                row(adj_normal, i), row(adj_position, i));
+        set_row(adj_origins, i, to_real(g.origin));
+        set_row(adj_directions, i, to_real(g.direction));
+        for (int k = 0; k < 3; ++k) set_row(adj_corners, 3 * i + k, to_real(g.corner[k]));
     }
 }
 
