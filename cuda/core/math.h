@@ -74,6 +74,21 @@ GK_FN double infinity() { return double_of(0x7ffull << 52); }
 // The greatest power of two not above a > 0, or the least normal number.
 GK_FN double power_of_two(double a) { return max(double_of(bits_of(a) & 0x7ffull << 52), 0x1p-1022); }
 
+// Cosine and sine of 2 pi a, for 0 <= a <= 1.
+template <class T> struct Turn {
+    T cosine, sine;
+};
+GK_FN Turn<double> turned(double a) { return {cos(2 * PI * a), sin(2 * PI * a)}; }
+// From the nearest quarter turn the series is short.
+GK_FN Turn<float> turned(float a) {
+    int quarter = int(4 * a + 0.5f);
+    float x = float(2 * PI) * (a - 0.25f * float(quarter)), y = x * x;
+    float s = x * (1 + y * (-1 / 6.f + y * (1 / 120.f - y / 5040.f)));
+    float c = 1 + y * (-0.5f + y * (1 / 24.f + y * (-1 / 720.f + y / 40320.f)));
+    float cosine = quarter & 1 ? s : c, sine = quarter & 1 ? c : s;
+    return {(quarter + 1) & 2 ? -cosine : cosine, quarter & 2 ? -sine : sine};
+}
+
 // On lanes these choose and compare lane by lane (lanes.h); mathematics written with them serves both.
 GK_FN float select(bool m, float a, float b) { return m ? a : b; }
 GK_FN double select(bool m, double a, double b) { return m ? a : b; }

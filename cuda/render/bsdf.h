@@ -174,16 +174,16 @@ GK_FN AdjScattered adj_scattered(const Material& m, Vec3 n, Vec3 wo, Vec3 wi, Ve
 }
 
 // Two directions that make a right-handed frame with n (Duff et al., 2017).
-struct Frame {
+struct Basis {
     Vec3 s, t, n;
 };
-GK_FN Frame frame_of(Vec3 n) {
+GK_FN Basis frame_of(Vec3 n) {
     real sign = n.z >= 0 ? real(1) : real(-1);
     real a = -1 / (sign + n.z), b = n.x * n.y * a;
     return {{1 + sign * n.x * n.x * a, sign * b, -sign * n.x}, {b, sign + n.y * n.y * a, -n.y}, n};
 }
-GK_FN Vec3 from_frame(const Frame& f, Vec3 a) { return a.x * f.s + a.y * f.t + a.z * f.n; }
-GK_FN Vec3 to_frame(const Frame& f, Vec3 a) { return {dot(a, f.s), dot(a, f.t), dot(a, f.n)}; }
+GK_FN Vec3 from_frame(const Basis& f, Vec3 a) { return a.x * f.s + a.y * f.t + a.z * f.n; }
+GK_FN Vec3 to_frame(const Basis& f, Vec3 a) { return {dot(a, f.s), dot(a, f.t), dot(a, f.n)}; }
 
 // Density of the direction that `sampled_direction` draws, per solid angle.
 GK_FN real direction_density(const Material& m, Vec3 n, Vec3 wo, Vec3 wi) {
@@ -199,13 +199,13 @@ GK_FN real direction_density(const Material& m, Vec3 n, Vec3 wo, Vec3 wi) {
 
 // A direction by the cosine, or, half the time for metallic-roughness, by the visible normals of the microfacets (Heitz, 2018).
 GK_FN Vec3 sampled_direction(const Material& m, Vec3 n, Vec3 wo, Random2 u) {
-    Frame f = frame_of(n);
+    Basis f = frame_of(n);
     bool facet = m.specular != 0 && u.x < real(0.5);
     if (m.specular != 0) u.x = facet ? 2 * u.x : 2 * u.x - 1;
-    real phi = real(2 * PI) * u.y;
+    Turn<real> phi = turned(u.y);
     if (!facet) {
         real r = sqrt(u.x);
-        return from_frame(f, {r * cos(phi), r * sin(phi), sqrt(max(real(0), 1 - u.x))});
+        return from_frame(f, {r * phi.cosine, r * phi.sine, sqrt(max(real(0), 1 - u.x))});
     }
     real a = sqrt(alpha2(m.roughness));
     Vec3 v = to_frame(f, wo);
@@ -213,7 +213,7 @@ GK_FN Vec3 sampled_direction(const Material& m, Vec3 n, Vec3 wo, Random2 u) {
     real flat = stretched.x * stretched.x + stretched.y * stretched.y;
     Vec3 t1 = flat > 0 ? (1 / sqrt(flat)) * Vec3{-stretched.y, stretched.x, 0} : Vec3{1, 0, 0};
     Vec3 t2 = cross(stretched, t1);
-    real r = sqrt(u.x), x = r * cos(phi), y = r * sin(phi), k = real(0.5) * (1 + stretched.z);
+    real r = sqrt(u.x), x = r * phi.cosine, y = r * phi.sine, k = real(0.5) * (1 + stretched.z);
     y = (1 - k) * sqrt(max(real(0), 1 - x * x)) + k * y;
     Vec3 h = x * t1 + y * t2 + sqrt(max(real(0), 1 - x * x - y * y)) * stretched;
     h = from_frame(f, normalized(Vec3{a * h.x, a * h.y, max(real(0), h.z)}));

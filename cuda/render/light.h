@@ -92,6 +92,9 @@ GK_FN Surroundings surroundings_of(const Light& l) {
     return {l.distribution, l.distribution + int(l.sides), int(l.count), int(l.sides), real(l.x)};
 }
 
+// Whether samples of a light differ.
+GK_FN bool is_drawn(int kind) { return kind == CONSTANT || kind == AREA || kind == ENVIRONMENT; }
+
 GK_FN LightSample sampled_light(int kind, const Light& l, const real* vertices, const int* faces, const Material& m, Vec3 p, Vec3 n,
                                 Vec3 wo, Random2 u) {
     LightSample s = {{0, 0, 1}, 1, -1, {0, 0, 0}};

@@ -19,13 +19,13 @@ from geomkit.mesh.corners import sum_at_vertices
 from geomkit.mesh.measure import vertex_normals
 from geomkit.render.camera import Camera
 from geomkit.render.film import Film
-from geomkit.render.pixel_rays import PixelWindow, pixel_rays
+from geomkit.render.first_hits import View
+from geomkit.render.pixel_rays import PixelWindow
 from geomkit.render.radiance import Radiance
 from geomkit.render.scene import ConstantLight, Scene
 from geomkit.render.shadow import ShadowSamples
-from geomkit.render.silhouette import EdgeSamples, streams
+from geomkit.render.silhouette import EdgeSamples
 from geomkit.render.tables import SceneTables, add
-from geomkit.spatial.cast_rays import Hits
 
 __all__ = ["CHANNELS", "RenderGradients", "Rendering", "render"]
 
@@ -113,38 +113,22 @@ class _Query:
         self.bounces = self.depth if "color" in self.channels else 0
         size = camera.width, camera.height
         self.film = Film(op, *size, rows=rows, columns=columns, filter=filter, samples=self.samples)
+        self.view = View(self.tables.mesh, camera, self.seed)
         self.stops = np.cumsum([0, *(CHANNELS[name] for name in self.channels)])
 
-    def tiles(self) -> Iterator[tuple[PixelWindow, Any, Any]]:
-        """Parts of the film, and the random streams and indices of their rays."""
-        xp = self.tables.xp
-        for window in self.film.tiles(TILE, self.dtype, self.tables.device):
-            pixel, index = self.film.streams(xp, window)
-            yield window, streams(xp, pixel, self.seed), index
+    def tiles(self) -> Iterator[PixelWindow]:
+        """Parts of the film."""
+        yield from self.film.tiles(TILE, self.dtype, self.tables.device)
 
-    def seen_through(self, window: PixelWindow, stream: Any, index: Any) -> Features:
-        """What the rays of a window see."""
-        camera = self.camera
-        rays = pixel_rays.forward(window, camera.world_to_camera, camera.K, camera.distortion, model=camera.model)
-        if window.rows < camera.height:
-            return self.seen(rays.origins, rays.directions, stream, index)
-        # An adjoint mostly follows its forward function: a small image's hits are kept for it.
-        kept = self.tables.mesh.derived("latest_hits", lambda mesh: {})
-        fields = (to_host(x).tobytes() for x in (camera.world_to_camera, camera.K, camera.distortion) if x is not None)
-        key = (*fields, camera.model, window.left, window.top, window.columns, window.rows, window.samples)
-        source: Any = SimpleNamespace(mesh=self.tables.mesh, library=self.tables.mesh.library)
-        if (known := kept.get(key)) is not None:
-            return self.seen(rays.origins, rays.directions, stream, index, Hits(source, *known))
-        features = self.seen(rays.origins, rays.directions, stream, index)
-        hits = features.radiance.hits
-        kept.clear()
-        # Not the record, which holds the mesh.
-        kept[key] = hits.t, hits.face, hits.barycentric, hits.normal
-        return features
+    def seen_through(self, window: PixelWindow, *, again: bool = False) -> Features:
+        """What the rays of a window see; `again` where they have been asked before."""
+        first = self.view.first_hits(window, again=again)
+        rays = first.directions, first.stream, first.index
+        return Features(self, Radiance(self.tables, None, *rays, self.bounces, first, again))
 
-    def seen(self, origins: Any, directions: Any, stream: Any, index: Any, hits: Any = None) -> Features:
-        """What rays see; `hits` are theirs where they are known."""
-        return Features(self, Radiance(self.tables, origins, directions, stream, index, self.bounces, hits))
+    def seen(self, origins: Any, directions: Any, stream: Any, index: Any) -> Features:
+        """What rays see."""
+        return Features(self, Radiance(self.tables, origins, directions, stream, index, self.bounces))
 
 
 class Features:
@@ -185,8 +169,8 @@ class Features:
         out[at] = self.q.tables.albedo_at(hits.face[at], hits.barycentric[at], width)
         return out
 
-    def adjoint(self, adj: Any, faces: dict[str, Any]) -> tuple[dict[str, Any], Any, Any]:
-        """Gradients for the cotangent (N, C): by path, and of origins and directions; those of faces add up."""
+    def adjoint(self, adj: Any, faces: dict[str, Any]) -> tuple[dict[str, Any], Any, Any, Any]:
+        """Gradients for the cotangent (N, C): as `Radiance.adjoint`; those of faces add up."""
         q = self.q
         parts = {name: adj[:, a:b] for name, a, b in zip(q.channels, q.stops, q.stops[1:], strict=False)}
         color = parts.get("color")
@@ -336,8 +320,8 @@ def render(
     q = _Query(scene, camera, channels, samples, depth, boundary, light_points, seed, filter, rows, columns)
     xp = q.tables.xp
     out = xp.zeros((q.film.rows, q.film.columns, int(q.stops[-1])), q.dtype)
-    for window, stream, index in q.tiles():
-        q.film.add(xp, out, window, q.seen_through(window, stream, index).value)
+    for window in q.tiles():
+        q.film.add(xp, out, window, q.seen_through(window).value)
     return Rendering(**{name: out[..., a:b] for name, a, b in zip(q.channels, q.stops, q.stops[1:], strict=False)})
 
 
@@ -398,18 +382,13 @@ def render_adjoint(
         if getattr(camera, name) is not None:
             out[f"camera.{name}"] = np.zeros(np.shape(getattr(camera, name)))
     # Within an object the mask does not change.
-    for window, stream, index in q.tiles() if q.channels != ("mask",) else ():
-        seen = q.seen_through(window, stream, index)
-        found, adj_origins, adj_directions = seen.adjoint(q.film.to_samples(tables.xp, adj, window), faces)
+    for window in q.tiles() if q.channels != ("mask",) else ():
+        seen = q.seen_through(window, again=True)
+        found, *adj_rays = seen.adjoint(q.film.to_samples(tables.xp, adj, window), faces)
         for path, value in found.items():
             add(out, path, value)
-        g = pixel_rays.adjoint(
-            window, camera.world_to_camera, camera.K, camera.distortion, model=camera.model, adj_origins=adj_origins,
-            adj_directions=adj_directions,
-        )  # fmt: skip
-        for name in CAMERA:
-            if getattr(g, name) is not None:
-                add(out, f"camera.{name}", np.asarray(getattr(g, name), np.float64))
+        for name, value in q.view.adjoint(window, *adj_rays).items():
+            add(out, f"camera.{name}", value)
     for name, total in faces.items():
         add(out, name, sum_at_vertices(tables.mesh, total).astype(np.float64))
     if q.boundary == "integral":

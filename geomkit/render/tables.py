@@ -8,7 +8,6 @@ import numpy as np
 
 from geomkit.arrays import as_array, to_host
 from geomkit.errors import MeshError, message
-from geomkit.mesh.mesh import Mesh
 from geomkit.render.attribute import Attribute
 from geomkit.render.direct_light import (
     AREA,
@@ -24,6 +23,7 @@ from geomkit.render.direct_light import (
     emitter_points,
 )
 from geomkit.render.environment import Surroundings
+from geomkit.render.merged import merged
 from geomkit.render.scene import ConstantLight, DirectionalLight, EnvironmentLight, Object, PointLight, Scene
 from geomkit.runtime.device import namespace
 
@@ -151,6 +151,8 @@ class SceneTables:
         self.slope = self.width = 0.0
         self.has_lens = False
         pyramids = [a.pyramid for own in self.attributes for a in own.values() if a.pyramid is not None]
+        # Whether what surfaces scatter differs from point to point.
+        self.varying = any(own[what].constant is None for own in self.attributes for what in COLUMNS)
         self.filtered = any(pyramid.levels > 1 for pyramid in pyramids)
         self.lights = [self._light(name, light) for name, light in scene.lights.items()]
         self.lights += [self._emitter(int(k)) for k in np.flatnonzero(self.emits)]
@@ -328,21 +330,6 @@ def _rows(here: Any, face: Any, barycentric: Any, width: Any) -> tuple[Any, Any,
 def add(out: dict[str, Any], path: str, value: Any) -> None:
     """Add to the gradient at a path."""
     out[path] = out[path] + value if path in out else value
-
-
-def merged(meshes: list[Mesh]) -> Mesh:
-    """Several meshes as one, faces and vertices in their order."""
-    if len(meshes) == 1:
-        return meshes[0]
-    devices = {m.device for m in meshes}
-    if len(devices) > 1:
-        raise ValueError(message("render", "scene", "meshes on one device", " and ".join(sorted(devices))))
-    xp = namespace(meshes[0].device)
-    dtype = np.result_type(*(m.dtype for m in meshes))
-    vertices = xp.concatenate([m.vertices_array.astype(dtype) for m in meshes])
-    first = np.cumsum([0, *(m.n_vertices for m in meshes)])
-    faces = xp.concatenate([m.faces_array + np.int32(k) for m, k in zip(meshes, first, strict=False)])
-    return Mesh.adopt(vertices, faces, meshes[0].library)
 
 
 def along_curve(points: np.ndarray) -> np.ndarray:

@@ -16,6 +16,11 @@ __all__ = ["FaceOrder", "corners_to_vertices"]
 sum_pieces = Kernel(
     "spatial/scatter.cu", "sum_pieces", "const int* start, const int* order, const real* adj_corners, double* sums"
 )
+sum_wide_pieces = Kernel(
+    "spatial/scatter.cu",
+    "sum_wide_pieces",
+    "const int* start, const int* order, int width, int first, const double* rows, double* sums",
+)
 sum_faces = Kernel("spatial/scatter.cu", "sum_faces", "const int* piece_face, const double* sums, double* adj_faces")
 
 PIECE = 256  # contributions that one item sums
@@ -53,6 +58,13 @@ class FaceOrder:
         pieces = len(self.face)
         sums = empty(self.device, (pieces, 9), np.float64)
         sum_pieces(pieces, self.start, self.order, adj_corners, sums)
+        sum_faces(pieces, self.face, sums, adj_faces)
+
+    def add_rows(self, rows: Any, first: int, adj_faces: Any) -> None:
+        """Add nine of the numbers in rows (N, C) of float64, from `first` on, to those of faces (F, 9)."""
+        pieces = len(self.face)
+        sums = empty(self.device, (pieces, 9), np.float64)
+        sum_wide_pieces(pieces, self.start, self.order, rows.shape[1], first, rows, sums)
         sum_faces(pieces, self.face, sums, adj_faces)
 
 

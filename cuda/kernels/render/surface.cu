@@ -1,5 +1,6 @@
 // What rays hit, row by row of the hits alone, and what a pixel makes of its rays.
 #include "../../render/bsdf.h"
+#include "../../spatial/ray_adjoint.h"
 
 namespace gk {
 
@@ -34,27 +35,77 @@ GK_KERNEL surface_fwd(int n, const int* at, const int* rays, const real* vertice
     }
 }
 
-// Takes the cotangents of shading normals and leaves those of face normals; adj_corners (N, 3, 3) is of the vertices' normals.
-// adj_barycentric adds up.
-GK_KERNEL surface_adj(int n, const int* faces, const real* vertex_normals, const int* object_of_face, const int* smooth,
-                      const int* face, const real* barycentric, real* adj_normals, real* adj_barycentric, real* adj_corners) {
-    GK_EACH(i, n) {
-        const int* corners = faces + 3 * (uint64)face[i];
-        const real u = barycentric[2 * (uint64)i], v = barycentric[2 * (uint64)i + 1];
-        Vec3 adj = {0, 0, 0};
-        if (smooth[object_of_face[face[i]]]) {
-            Vec3 raw = between_corners(vertex_normals, corners, u, v);
-            if (dot(raw, raw) > 0) {
-                adj = adj_normalized(raw, row(adj_normals, i));
-                set_row(adj_normals, i, {0, 0, 0});
+// What goes back to one face from hits that follow one another: to its corners, and to the vertices' normals there.
+struct Piece {
+    double sums[18];
+    int face;
+
+    GK_FN void clear(int f) {
+        face = f;
+        for (int k = 0; k < 18; ++k) sums[k] = 0;
+    }
+    GK_FN void add(int first, Vec3d v) { sums[first] += v.x, sums[first + 1] += v.y, sums[first + 2] += v.z; }
+};
+
+// From the cotangents of surfaces to those of rays and faces. Row i is of ray at[i]; adj_t, adj_flat and adj_place are by ray, of its
+// t, its face's normal and the position, those that `given` has a bit for: 1, 2, 4; with 8, adj_barycentric is by row. Item b has `block` rows: its pieces[b]
+// faces, with `width` = 9 or 18 sums each, are at rows b * block and on of piece_face and piece_sums.
+GK_KERNEL surface_adj(int n, int block, int count, Mesh mesh, double unit, const real* vertex_normals, const int* object_of_face,
+                      const int* smooth, int width, const int* at, const int* face, const real* barycentric, const real* directions,
+                      const real* t, int given, const real* adj_t, const real* adj_flat, const real* adj_place,
+                      const real* adj_barycentric, const real* adj_positions, const real* adj_normals, const real* adj_towards,
+                      real* adj_origins, real* adj_directions, int* pieces, int* piece_face, double* piece_sums) {
+    GK_EACH(b, n) {
+        Piece piece;
+        piece.face = -1;
+        int found = 0;
+        auto put = [&] {
+            const uint64 to = (uint64)b * block + found++;
+            piece_face[to] = piece.face;
+            for (int k = 0; k < width; ++k) piece_sums[width * to + k] = piece.sums[k];
+        };
+        for (int i = b * block; i < min((b + 1) * block, count); ++i) {
+            const int j = at[i], f = face[i];
+            if (f != piece.face) {
+                if (piece.face >= 0) put();
+                piece.clear(f);
             }
-            Vec3 a = row(vertex_normals, corners[0]);
-            adj_barycentric[2 * (uint64)i] += dot(adj, row(vertex_normals, corners[1]) - a);
-            adj_barycentric[2 * (uint64)i + 1] += dot(adj, row(vertex_normals, corners[2]) - a);
+            const int* corners = mesh.faces + 3 * (uint64)f;
+            const real u = barycentric[2 * (uint64)i], v = barycentric[2 * (uint64)i + 1];
+            Vec3 adj_normal = row(adj_normals, i), adj_position = row(adj_positions, i);
+            real adj_u = given & 8 ? adj_barycentric[2 * (uint64)i] : 0, adj_v = given & 8 ? adj_barycentric[2 * (uint64)i + 1] : 0;
+            if (smooth[object_of_face[f]]) {
+                // The shading normal is that of the vertices, unless they have none there.
+                Vec3 raw = between_corners(vertex_normals, corners, u, v);
+                if (dot(raw, raw) > 0) {
+                    Vec3 adj = adj_normalized(raw, adj_normal), first = row(vertex_normals, corners[0]);
+                    adj_normal = {0, 0, 0};
+                    adj_u += dot(adj, row(vertex_normals, corners[1]) - first);
+                    adj_v += dot(adj, row(vertex_normals, corners[2]) - first);
+                    piece.add(9, to_double((1 - u - v) * adj)), piece.add(12, to_double(u * adj)), piece.add(15, to_double(v * adj));
+                }
+            }
+            if (given & 2) adj_normal += row(adj_flat, j);
+            if (given & 4) adj_position += row(adj_place, j);
+            HitGradient g = adj_hit(mesh, unit, f, row(directions, i), t[j], u, v, given & 1 ? adj_t[j] : 0, adj_u, adj_v, adj_normal, adj_position);
+            for (int k = 0; k < 3; ++k) piece.add(3 * k, g.corner[k]);
+            set_row(adj_origins, i, to_real(g.origin));
+            set_row(adj_directions, i, to_real(g.direction) + row(adj_towards, i));
         }
-        set_row(adj_corners, 3 * i, (1 - u - v) * adj);
-        set_row(adj_corners, 3 * i + 1, u * adj);
-        set_row(adj_corners, 3 * i + 2, v * adj);
+        if (piece.face >= 0) put();
+        pieces[b] = found;
+    }
+}
+
+// The pieces of all items, one after the other: those of item b from offset[b] on.
+GK_KERNEL list_pieces(int n, int block, int width, const int* pieces, const int* offset, const int* piece_face, const double* piece_sums,
+                      int* face, double* sums) {
+    GK_EACH(b, n) {
+        for (int k = 0; k < pieces[b]; ++k) {
+            const uint64 from = (uint64)b * block + k, to = (uint64)offset[b] + k;
+            face[to] = piece_face[from];
+            for (int c = 0; c < width; ++c) sums[width * to + c] = piece_sums[width * from + c];
+        }
     }
 }
 

@@ -16,6 +16,18 @@ GK_KERNEL sum_pieces(int n, const int* start, const int* order, const real* adj_
     }
 }
 
+// The same of nine of `width` numbers a row, from `first` on.
+GK_KERNEL sum_wide_pieces(int n, const int* start, const int* order, int width, int first, const double* rows, double* sums) {
+    GK_EACH(i, n) {
+        double total[9] = {};
+        for (int j = start[i]; j < start[i + 1]; ++j) {
+            const double* c = rows + width * (uint64)order[j] + first;
+            for (int k = 0; k < 9; ++k) total[k] += c[k];
+        }
+        for (int k = 0; k < 9; ++k) sums[9 * (uint64)i + k] = total[k];
+    }
+}
+
 // The first piece of a face adds up all of them, to what is there.
 GK_KERNEL sum_faces(int n, const int* piece_face, const double* sums, double* adj_faces) {
     GK_EACH(i, n) {
