@@ -25,6 +25,7 @@ KNOWN = (
     "KHR_materials_unlit",
 )
 TRIANGLES, STRIP, FAN = 4, 5, 6
+SAME_NORMAL = 0.01  # what normals at one place may differ by in a file and be one
 FLIP_V = np.array([[1.0, 0.0, 0.0], [0.0, -1.0, 1.0], [0.0, 0.0, 1.0]])
 OURS = "geomkit"  # in `extras`: what glTF has no word for
 
@@ -125,7 +126,18 @@ def _object(
         albedo = file.accessor(attributes["COLOR_0"])[:, :3] * albedo
     mesh = Mesh(points.astype(dtype), np.ascontiguousarray(faces), nonfinite=nonfinite)
     given = albedo.astype(dtype) if albedo.ndim > 1 else tuple(albedo.tolist())
-    return Object(mesh, Material(**{**material, "albedo": given}), uv=uv, smooth="NORMAL" in attributes)
+    return Object(mesh, Material(**{**material, "albedo": given}), uv=uv, smooth=_smoothness(file, attributes, mesh))
+
+
+def _smoothness(file: GltfFile, attributes: dict[str, Any], mesh: Mesh) -> bool | str:
+    """Whether there are normals; "split" where vertices at one place have different ones."""
+    if "NORMAL" not in attributes:
+        return False
+    normals = file.accessor(attributes["NORMAL"]).astype(np.float64)
+    first = mesh.topology.representative
+    if len(first) != len(normals):
+        return True
+    return "split" if (abs(normals - normals[first]).max(axis=1, initial=0) > SAME_NORMAL).any() else True
 
 
 def _faces(file: GltfFile, primitive: dict[str, Any]) -> np.ndarray | None:

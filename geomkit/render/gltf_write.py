@@ -15,6 +15,7 @@ from geomkit.render.gltf_file import glb_of
 from geomkit.render.gltf_read import OURS
 from geomkit.render.image_io import encoded_png
 from geomkit.render.scene import ConstantLight, DirectionalLight, Object, Scene, SpotLight
+from geomkit.render.shading_normals import ShadingNormals
 
 __all__ = ["glb_of_scene"]
 
@@ -98,7 +99,7 @@ class _Writer:
             return
         attributes = {"POSITION": self.accessor(to_host(mesh.vertices_array), bounds=True)}
         if thing.smooth:
-            normals = to_host(mesh.vertex_normals)
+            normals = to_host(ShadingNormals(mesh, [mesh], [thing.smooth]).normals)
             # glTF wants unit vectors, of vertices without any as well.
             attributes["NORMAL"] = self.accessor(np.where(normals.any(axis=1, keepdims=True), normals, (0, 0, 1)))
         if thing.uv is not None:

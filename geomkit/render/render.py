@@ -16,7 +16,6 @@ from geomkit.autodiff.primitive import Primitive, node_for
 from geomkit.autodiff.recording import innermost
 from geomkit.errors import message
 from geomkit.mesh.corners import sum_at_vertices
-from geomkit.mesh.measure import vertex_normals
 from geomkit.render.camera import Camera
 from geomkit.render.film import Film
 from geomkit.render.first_hits import View
@@ -406,7 +405,7 @@ def _add_boundaries(q: _Query, adj: Any, out: dict[str, Any]) -> None:
 
     repeat = q.samples**2 if q.bounces else 1
     # What shows the faces' normals jumps between them, too.
-    flat = ["normal" in q.channels or (q.bounces > 0 and not smooth) for smooth in q.tables.smooth]
+    flat = ["normal" in q.channels or (q.bounces > 0 and smooth is not True) for smooth in q.tables.smooth]
     edges = EdgeSamples(q.tables, q.camera, seen, repeat=repeat, seed=q.seed, flat=flat, film=q.film)
     edges.adjoint(adj, out)
     if q.bounces:
@@ -445,7 +444,7 @@ def _by_object(tables: SceneTables, out: dict[str, Any]) -> dict[str, Any]:
     total = xp.zeros((mesh.n_vertices, 3)) if total is None else total
     normals = out.pop("normals", None)
     if normals is not None:
-        total = total + vertex_normals.adjoint(mesh, adj_normals=normals.astype(tables.dtype)).vertices
+        total = total + tables.shading.adjoint(normals)
     for name, first, last in zip(tables.names, tables.first_vertex, tables.first_vertex[1:], strict=False):
         out[f"{name}.vertices"] = total[first:last].astype(tables.dtype)
     return out

@@ -332,3 +332,11 @@ def test_colors_of_a_ply(tmp_path):
     mesh.export(tmp_path / "a.ply")
     albedo = gk.load_scene(tmp_path / "a.ply")["a.material.albedo"]
     np.testing.assert_allclose(albedo, [[0.5, 0, 0], [0, 1, 0], [0, 0, 1]], atol=0.003)
+
+
+@pytest.mark.parametrize("smooth", [True, "split", False])
+def test_hard_edges_stay_hard(tmp_path, smooth):
+    box = gk.shapes.box()
+    cut = gk.Mesh(np.asarray(box.vertices)[np.asarray(box.faces)].reshape(-1, 3), np.arange(36).reshape(12, 3))
+    gk.Scene(gk.Object(cut, smooth=smooth)).save(tmp_path / "a.glb")
+    assert gk.load_scene(tmp_path / "a.glb").objects["object"].smooth == smooth
