@@ -265,7 +265,8 @@ class Radiance:
         samples += [(j, *found) for j, found in step.found.items()]
         fresh = True
         for j, met, seen, dark in samples:
-            entry, dimension, through, to_through, tint = t.lights[j], _dimension(k, j), step.throughput, adj_through, None
+            entry, dimension, tint = t.lights[j], _dimension(k, j), None
+            through, to_through = step.throughput, adj_through
             if entry.tint is not None:
                 to_light = light_rays(t.mesh, entry.light, s, dimension, met=met).directions
                 tint = entry.tint.at(s, to_light, dimension, met)

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import operator
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from geomkit.arrays import Library, as_array, library_of, precision_of, to_host, tracker_of
-from geomkit.autodiff.primitive import Primitive, node_for
-from geomkit.autodiff.recording import innermost
+from geomkit.arrays import as_array, to_host
 from geomkit.errors import message
 from geomkit.mesh.corners import sum_at_vertices
 from geomkit.render.camera import Camera
@@ -21,60 +16,17 @@ from geomkit.render.film import Film
 from geomkit.render.first_hits import View
 from geomkit.render.pixel_rays import PixelWindow
 from geomkit.render.radiance import Radiance
-from geomkit.render.scene import ConstantLight, Scene
+from geomkit.render.rendering import CAMERA, CHANNELS, RenderGradients, Rendering
+from geomkit.render.scene import Scene
+from geomkit.render.scene_function import SceneFunction, is_batch, scene_of, stacked
 from geomkit.render.shadow import ShadowSamples
 from geomkit.render.silhouette import EdgeSamples
 from geomkit.render.tables import SceneTables, add
 
 __all__ = ["CHANNELS", "RenderGradients", "Rendering", "render"]
 
-CHANNELS = {"color": 3, "mask": 1, "depth": 1, "position": 3, "normal": 3, "albedo": 3}
 BOUNDARIES = ("integral", "none")
-CAMERA = ("world_to_camera", "K", "distortion")
 TILE = 1 << 16  # rays at a time: what is known of them, some hundred bytes each, stays in the cache, whatever the image
-
-
-class Rendering:
-    """Channels of an image; those not asked for are None.
-
-    Attributes:
-        color: (H, W, 3) linear RGB.
-        mask: (H, W, 1) share of the pixel that objects cover.
-        depth: (H, W, 1) along the camera's z axis.
-        position, normal: (H, W, 3) in the world.
-        albedo: (H, W, 3) of the materials, unlit.
-    """
-
-    color: Any = None
-    mask: Any = None
-    depth: Any = None
-    position: Any = None
-    normal: Any = None
-    albedo: Any = None
-
-    def __init__(self, **channels: Any):
-        for name, image in channels.items():
-            setattr(self, name, image)
-
-    def __repr__(self) -> str:
-        known = {name: getattr(self, name) for name in CHANNELS if getattr(self, name) is not None}
-        return f"Rendering({', '.join(f'{name} {tuple(image.shape)}' for name, image in known.items())})"
-
-
-class RenderGradients:
-    """Gradients of an image.
-
-    Attributes:
-        scene: by path, such as "bunny.vertices".
-        camera: by field: "world_to_camera", "K", "distortion".
-    """
-
-    def __init__(self, scene: dict[str, Any], camera: dict[str, Any]):
-        self.scene, self.camera = scene, camera
-
-    def __getitem__(self, path: str) -> Any:
-        name, _, rest = path.partition(".")
-        return self.camera[rest] if name == "camera" else self.scene[path]
 
 
 class _Query:
@@ -95,7 +47,7 @@ class _Query:
         op = "render"
         if not isinstance(camera, Camera):
             raise TypeError(message(op, "camera", "a Camera", type(camera).__name__))
-        scene = _scene_of(scene)
+        scene = scene_of(scene)
         self.channels = (channels,) if isinstance(channels, str) else tuple(channels)
         if not self.channels or set(self.channels) - set(CHANNELS) or len(set(self.channels)) < len(self.channels):
             raise ValueError(message(op, "channels", f"some of {', '.join(CHANNELS)}, once each", repr(channels)))
@@ -181,80 +133,9 @@ class Features:
         )  # fmt: skip
 
 
-class _SceneFunction(Primitive):
-    """A primitive of a scene and a camera: gradients reach any array in either, by its path."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        bound = inspect.signature(self.forward).bind(*args, **kwargs).arguments
-        scene, camera = bound.pop("scene"), bound.pop("camera")
-        scene = _scene_of(scene)
-        arrays = {path: scene[path] for path in scene.paths()}
-        if isinstance(camera, Camera):
-            arrays |= {f"camera.{name}": getattr(camera, name) for name in CAMERA if getattr(camera, name) is not None}
-        trackers = {tracker_of(x) for x in arrays.values()} - {""}
-        if not trackers and innermost() is None:
-            image, library = self.forward(scene, camera, **bound), library_of(*arrays.values())
-            return Rendering(**{name: library.wrap(x) for name, x in vars(image).items()})
-        known = {path: x for path, x in arrays.items() if hasattr(x, "dtype")}
-        tracker = next(iter(trackers), "tape")
-        return node_for(tracker)(_Bound(self, scene, camera, bound, known), known)  # pyright: ignore[reportArgumentType]
-
-
-class _Bound:
-    """One call of a `_SceneFunction` as a primitive of the arrays in its scene, by path."""
-
-    takes_result, reason, discrete = False, "", {}
-
-    def __init__(self, op: Primitive, scene: Scene, camera: Camera, options: dict[str, Any], arrays: dict[str, Any]):
-        self.op, self.scene, self.camera, self.options = op, scene, camera, options
-        self.__name__ = op.__name__
-        self.parameters = tuple(arrays)
-        self.sends = {path: path for path in arrays}
-        parts = {name: options.get(name) for name in ("rows", "columns")}
-        film = Film("render", camera.width, camera.height, filter="box", samples=1, **parts)
-        height, width = film.rows, film.columns
-        chosen = options.get("channels", ("color",))
-        chosen = (chosen,) if isinstance(chosen, str) else tuple(chosen)
-        self.outputs = {
-            name: f"real {height} {width} {CHANNELS[name]}" for name in chosen if name in CHANNELS
-        }
-        self.early = tuple(self.outputs)
-        self.shapes = {path: (tuple(array.shape), precision_of(array)) for path, array in arrays.items()}
-
-    def _with(self, values: dict[str, Any]) -> tuple[Scene, Camera]:
-        own = {path.removeprefix("camera."): x for path, x in values.items() if path.startswith("camera.")}
-        scene = self.scene.with_plain({path: x for path, x in values.items() if not path.startswith("camera.")})
-        return scene, replace(self.camera, **own)
-
-    def forward(self, **values: Any) -> Rendering:
-        return self.op.forward(*self._with(values), **self.options)
-
-    def adjoint(self, **values: Any) -> SimpleNamespace:
-        cotangents = {name: values.pop(name) for name in list(values) if name.startswith("adj_")}
-        scene, camera = self._with(values)
-        g = self.op.adjoint(scene, camera, **self.options, **cotangents)
-        found = g.scene | {f"camera.{name}": x for name, x in g.camera.items()}
-        gradients = {}
-        for path in values:
-            shape, dtype = self.shapes[path]
-            # What the image does not depend on gets zero; a number for three channels the sum of theirs.
-            x = found.get(path, np.zeros(shape))
-            gradients[path] = (x.sum() if shape == () and x.ndim else x).astype(dtype)
-        return SimpleNamespace(**gradients)
-
-    def fields_of(self, result: Rendering, names: tuple[str, ...] | None = None) -> list[Any]:
-        return [getattr(result, name) for name in (self.outputs if names is None else names)]
-
-    def rebuilt(self, result: Rendering, outputs: dict[str, Any], library: Library) -> Rendering:
-        return Rendering(**outputs)
-
-    def assembled(self, fields: dict[str, Any]) -> Rendering:
-        return Rendering(**fields)
-
-
-def _declared(forward: Callable) -> _SceneFunction:
+def _declared(forward: Callable) -> SceneFunction:
     outputs = {name: f"real H W {count}" for name, count in CHANNELS.items()}
-    return _SceneFunction(forward, ("scene", "camera"), outputs, {})
+    return SceneFunction(forward, ("scene", "camera"), outputs, {})
 
 
 @_declared
@@ -276,7 +157,7 @@ def render(
 
     Args:
         scene: a Scene, or a mesh, which is then lit from everywhere alike.
-        camera: a Camera.
+        camera: a Camera; or a list of them, of one size or of several.
         channels: what to compute: "color"; "mask", the share of a pixel that objects cover; "depth" along the camera's
             z axis, "position", "normal" and "albedo", which are 0 where there is nothing: divide by the mask for the
             mean of what is there.
@@ -293,7 +174,8 @@ def render(
         rows, columns: (first, last) of a part of the image, last excluded; None is all. It is that part of the whole.
 
     Returns:
-        A record with an array (H, W, C) for each channel, of the scene's precision and library.
+        A record with an array (H, W, C) for each channel, of the scene's precision and library. Of a list of B cameras
+        of one size, arrays (B, H, W, C); of several sizes, a list of records.
 
     Gradients:
         scene and camera, through all channels: vertices, uv, albedo, metallic, roughness, emission, and what lights
@@ -316,6 +198,9 @@ def render(
         >>> image, round(float(image.color[16, 16, 0]), 3)
         (Rendering(color (32, 32, 3), mask (32, 32, 1)), 0.5)
     """
+    if is_batch(camera):
+        options = {name: value for name, value in locals().items() if name not in ("scene", "camera")}
+        return stacked([render.forward(scene, one, **options) for one in camera])
     q = _Query(scene, camera, channels, samples, depth, boundary, light_points, seed, filter, rows, columns)
     xp = q.tables.xp
     out = xp.zeros((q.film.rows, q.film.columns, int(q.stops[-1])), q.dtype)
@@ -350,11 +235,13 @@ def render_adjoint(
     Args:
         scene, camera, channels, samples, depth, boundary, light_points, seed, filter, rows, columns: as given to
             `render`.
-        adj_color, adj_mask, adj_depth, adj_position, adj_normal, adj_albedo: (H, W, C) cotangents; None is zero.
+        adj_color, adj_mask, adj_depth, adj_position, adj_normal, adj_albedo: (H, W, C) cotangents; None is zero. Of a
+            list of cameras, (B, H, W, C) or a list.
 
     Returns:
         A record `.scene`, gradients by path, and `.camera`, by field; record["ball.vertices"] and
-        record["camera.K"] read them.
+        record["camera.K"] read them. Of a list of cameras, `.scene` is of all images together and `.camera` a list:
+        record["camera.0.K"].
 
     Raises:
         ValueError, TypeError: as `render`; a cotangent of the wrong shape, or of a channel that was not asked for.
@@ -371,6 +258,8 @@ def render_adjoint(
         ((642, 3), (3, 3))
     """
     given = locals()
+    if is_batch(camera):
+        return _summed(scene, camera, given)
     q = _Query(scene, camera, channels, samples, depth, boundary, light_points, seed, filter, rows, columns)
     adj = _cotangents(q, {name: given[f"adj_{name}"] for name in CHANNELS})
     tables = q.tables
@@ -396,6 +285,26 @@ def render_adjoint(
         if path.startswith("camera."):
             cameras[path.removeprefix("camera.")] = out.pop(path)
     return RenderGradients(_by_object(tables, out), cameras)
+
+
+def _summed(scene: Scene, cameras: Any, given: dict[str, Any]) -> RenderGradients:
+    """Gradients of images of several cameras: of the scene in all, and of each camera."""
+    options = {x: value for x, value in given.items() if x not in ("scene", "camera") and not x.startswith("adj_")}
+    total: dict[str, Any] = {}
+    fields = []
+    for k, one in enumerate(cameras):
+        adj = {}
+        for name in CHANNELS:
+            value = given[f"adj_{name}"]
+            if value is not None and len(value) != len(cameras):
+                expected = f"one for each of {len(cameras)} cameras"
+                raise ValueError(message("render.adjoint", f"adj_{name}", expected, str(len(value))))
+            adj[f"adj_{name}"] = None if value is None else value[k]
+        g = render.adjoint(scene, one, **options, **adj)
+        fields.append(g.camera)
+        for path, value in g.scene.items():
+            add(total, path, value)
+    return RenderGradients(total, fields)
 
 
 def _add_boundaries(q: _Query, adj: Any, out: dict[str, Any]) -> None:
@@ -448,10 +357,6 @@ def _by_object(tables: SceneTables, out: dict[str, Any]) -> dict[str, Any]:
     for name, first, last in zip(tables.names, tables.first_vertex, tables.first_vertex[1:], strict=False):
         out[f"{name}.vertices"] = total[first:last].astype(tables.dtype)
     return out
-
-
-def _scene_of(given: Any) -> Scene:
-    return given if isinstance(given, Scene) else Scene(given, ConstantLight())
 
 
 def _count(op: str, name: str, value: Any, least: int) -> int:

@@ -115,7 +115,7 @@ def test_a_triangle_through_the_near_plane(k):
 @pytest.mark.parametrize("covered", [0.1, 0.37, 0.94])
 @pytest.mark.parametrize("model", ["pinhole", "orthographic"])
 def test_an_edge_that_goes_behind_another(covered, model):
-    """What is swept by a glowing square that moves to the right: its side, from where a dark one ends, in closed form."""
+    """A glowing square that moves to the right sweeps its side, from where a dark one ends: in closed form."""
     dark = gk.Mesh(quad(3, 0.5, np.float64).vertices * [1, 1, 1] - [0, 3, 0], quad().faces)
     scene = gk.Scene({"lamp": glow(quad(0.4, -0.5)), "dark": gk.Object(dark, gk.Material(albedo=(0, 0, 0)))})
     view = gk.Camera.orthographic((0, 0, 4), (0, 0, 0), extent=2, width=10, height=10)
