@@ -70,6 +70,7 @@ class Radiance:
     Attributes:
         value: (N, 3) linear RGB, unless `again`.
         hits: the first hits.
+        moved: (K,) int32 which rays the adjoint has found gradients of.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Radiance:
     ):
         self.tables, self.xp = tables, tables.xp
         self.steps: list[_Step] = []
+        self.moved: Any = None
         xp, dtype = self.xp, tables.dtype
         rays, throughput = xp.arange(len(directions), dtype=np.int32), None
         met: Hits = cast_rays.forward(tables.mesh, origins, directions) if first is None else first.hits
@@ -165,7 +167,7 @@ class Radiance:
         adj_normal: Any = None,
         adj_albedo: Any = None,
         faces: dict[str, Any] | None = None,
-    ) -> tuple[dict[str, Any], Any, Any, Any]:
+    ) -> tuple[dict[str, Any], Any, Any]:
         """Gradients for the cotangent (N, 3) of the value, within what is seen: no silhouette or shadow moves.
 
         Args:
@@ -175,8 +177,8 @@ class Radiance:
                 are left to the caller: `vertex_sums`.
 
         Returns:
-            gradients by path; those of `vertices` under "vertices", of all objects, and of their "normals"; the rays
-            (K,) that have others, and those of their origins and directions (K, 3).
+            gradients by path; those of `vertices` under "vertices", of all objects, and of their "normals"; and those
+            of origins and directions (K, 3), of the rays `moved`.
         """
         t, xp = self.tables, self.xp
         out: dict[str, Any] = {}
@@ -214,7 +216,8 @@ class Radiance:
         if faces is None:
             for name, total in sums.items():
                 add(out, name, sum_at_vertices(t.mesh, total).astype(np.float64))
-        return out, at, adj_origins, adj_directions
+        self.moved = at
+        return out, adj_origins, adj_directions
 
     def _step_adj(
         self, step: _Step, k: int, adj: Any, adj_s: Surfaces, adj_origins: Any, adj_throughput: Any, out: dict[str, Any]

@@ -168,7 +168,7 @@ class Features:
         out[at] = self.q.tables.albedo_at(hits.face[at], hits.barycentric[at], width)
         return out
 
-    def adjoint(self, adj: Any, faces: dict[str, Any]) -> tuple[dict[str, Any], Any, Any, Any]:
+    def adjoint(self, adj: Any, faces: dict[str, Any]) -> tuple[dict[str, Any], Any, Any]:
         """Gradients for the cotangent (N, C): as `Radiance.adjoint`; those of faces add up."""
         q = self.q
         parts = {name: adj[:, a:b] for name, a, b in zip(q.channels, q.stops, q.stops[1:], strict=False)}
@@ -386,7 +386,7 @@ def render_adjoint(
         found, *adj_rays = seen.adjoint(q.film.to_samples(tables.xp, adj, window), faces)
         for path, value in found.items():
             add(out, path, value)
-        for name, value in q.view.adjoint(window, *adj_rays).items():
+        for name, value in q.view.adjoint(window, seen.radiance.moved, *adj_rays).items():
             add(out, f"camera.{name}", value)
     for name, total in faces.items():
         add(out, name, sum_at_vertices(tables.mesh, total).astype(np.float64))
