@@ -134,39 +134,35 @@ class Features:
     """The channels along N rays.
 
     Attributes:
-        value: (N, C), the channels one after the other; all but color are 0 where nothing is hit.
         face: (N,) what is hit first.
     """
 
     def __init__(self, q: _Query, radiance: Radiance):
         self.q, self.radiance = q, radiance
-        xp, hits = q.tables.xp, radiance.hits
-        self.face = hits.face
-        self.hit = hits.face >= 0
+        self.face = radiance.hits.face
+
+    @property
+    def value(self) -> Any:
+        """(N, C), the channels one after the other; all but color are 0 where nothing is hit."""
+        xp, hits, first = self.q.tables.xp, self.radiance.hits, self.radiance.first
+        hit = (hits.face >= 0)[:, None]
         parts = []
-        for name in q.channels:
+        for name in self.q.channels:
             if name == "color":
-                parts.append(radiance.value)
+                parts.append(self.radiance.value)
             elif name == "mask":
-                parts.append(self.hit[:, None].astype(q.dtype))
+                parts.append(hit.astype(self.q.dtype))
             elif name == "depth":
-                parts.append(xp.where(self.hit, hits.t, 0)[:, None])
+                parts.append(xp.where(hit, hits.t[:, None], 0))
             elif name == "position":
-                parts.append(xp.where(self.hit[:, None], hits.position, 0))
+                parts.append(xp.where(hit, hits.position, 0))
             elif name == "normal":
                 parts.append(hits.normal)
             else:
-                parts.append(self._albedo())
-        self.value = xp.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
-
-    def _albedo(self) -> Any:
-        at = self.q.tables.xp.flatnonzero(self.hit)
-        out = self.q.tables.xp.zeros((len(self.hit), 3), self.q.dtype)
-        hits = self.radiance.hits
-        s = self.radiance.first
-        width = self.q.tables.widths(hits.t[at], s.face_normal, s.direction)
-        out[at] = self.q.tables.albedo_at(hits.face[at], hits.barycentric[at], width)
-        return out
+                albedo = xp.zeros((len(hit), 3), self.q.dtype)
+                albedo[first.at] = first.material[:, :3]
+                parts.append(albedo)
+        return xp.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
 
     def adjoint(self, adj: Any, faces: dict[str, Any]) -> tuple[dict[str, Any], Any, Any]:
         """Gradients for the cotangent (N, C): as `Radiance.adjoint`; those of faces add up."""

@@ -232,12 +232,6 @@ class SceneTables:
         cosine = abs((normal * direction).sum(axis=1)) / xp.linalg.norm(direction, axis=1)
         return (self.slope * t + self.width) / xp.sqrt(xp.maximum(cosine, GRAZING))
 
-    def albedo_at(self, face: Any, barycentric: Any, width: Any = None) -> Any:
-        """(M, 3) albedo at points of faces that stand for squares of some width."""
-        rows = self.material[self.object_of_face[face]]
-        self.vary(rows, face, barycentric, width)
-        return rows[:, :3]
-
     def vary(self, rows: Any, face: Any, barycentric: Any, width: Any = None) -> None:
         """Set what is not one for its object, in rows (M, 7) of materials at points of faces."""
         for k, own in enumerate(self.attributes):
