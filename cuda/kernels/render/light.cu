@@ -56,7 +56,6 @@ GK_KERNEL light_fwd(int n, int kind, Light light, const real* vertices, const in
 
 // Hits whose rays to a light are sorted together.
 constexpr int HITS = GK_GPU ? 1 : 8192;
-constexpr int CELLS = GK_GPU ? 1 : 1;  // along a side of an octant's triangle of directions, if they fill a hemisphere
 
 // Rays to a light, from `hit` of the block, whose face is `own`.
 struct Shadowed {
@@ -82,12 +81,8 @@ struct Drawn {
     }
 };
 
-// Which of the directions that go through the tree together this is one of.
-GK_FN int direction_cell(Vec3 d, int cells) {
-    int octant = int(d.x > 0) | int(d.y > 0) << 1 | int(d.z > 0) << 2;
-    real x = abs(d.x), y = abs(d.y), to_cell = real(cells) / max(x + y + abs(d.z), TINY);
-    return (octant * cells + min(int(x * to_cell), cells - 1)) * cells + min(int(y * to_cell), cells - 1);
-}
+// Rays of one octant go through the tree together.
+GK_FN int octant_of(Vec3 d) { return int(d.x > 0) | int(d.y > 0) << 1 | int(d.z > 0) << 2; }
 
 // Whether anything but its own face is in the way of each ray: the face itself is flat, and the ray leaves it.
 struct FindShadow {
@@ -115,15 +110,14 @@ GK_KERNEL lit_fwd(int n, int block, int count, Bvh bvh, Mesh mesh, int kind, Lig
     GK_SCRATCH Block scratch;
     GK_SCRATCH Shadowed scratch_drawn, scratch_sorted;
     GK_SCRATCH Drawn scratch_random;
-    GK_SCRATCH short scratch_cell[HITS];
+    GK_SCRATCH unsigned char scratch_octant[HITS];
     Block* rays_of_block = located(&scratch);
     Shadowed &drawn = *located(&scratch_drawn), &sorted = *located(&scratch_sorted);
     Drawn& random = *located(&scratch_random);
-    short* cell = located(scratch_cell);
+    unsigned char* octant = located(scratch_octant);
     GK_EACH(b, n) {
         const int first = b * block, m = min(first + block, count) - first;
-        const int cells = kind == CONSTANT || kind == ENVIRONMENT ? CELLS : 1;
-        int start[8 * CELLS * CELLS + 1] = {}, lit = 0;
+        int start[9] = {}, lit = 0;
         random.draw(kind, stream, index, first, m, dimension);
         for (int k = 0; k < m; ++k) {
             const int i = first + k;
@@ -138,12 +132,12 @@ GK_KERNEL lit_fwd(int n, int block, int count, Bvh bvh, Mesh mesh, int kind, Lig
             set_row(drawn.origin, lit, s.p + (side > 0 ? real(lift) : side < 0 ? -real(lift) : 0) * s.face_normal);
             set_row(drawn.direction, lit, l.to);
             drawn.hit[lit] = k;
-            ++start[1 + (cell[lit] = short(direction_cell(l.to, cells)))];
+            ++start[1 + (octant[lit] = octant_of(l.to))];
             ++lit;
         }
-        for (int c = 0; c < 8 * cells * cells; ++c) start[c + 1] += start[c];
+        for (int k = 0; k < 8; ++k) start[k + 1] += start[k];
         for (int k = 0; k < lit; ++k) {
-            const int to = start[cell[k]]++;
+            const int to = start[octant[k]]++;
             set_row(sorted.origin, to, row(drawn.origin, k)), set_row(sorted.direction, to, row(drawn.direction, k));
             sorted.hit[to] = drawn.hit[k], sorted.own[to] = face[first + drawn.hit[k]], sorted.found[to] = 0;
         }
