@@ -62,7 +62,7 @@ emission_adj = Kernel(
 film_forward = Kernel(SOURCE, "film_fwd", "int samples, int channels, const real* values, real* image")
 film_adjoint = Kernel(SOURCE, "film_adj", "int samples, int channels, const real* adj_image, real* adj_values")
 
-PIECES = {"cpu": 512, "cuda": 16}  # hits whose neighbours on one face an item adds up
+PIECES = {"cpu": 1024, "cuda": 16}  # hits of which an item adds up those of one face
 BLOCK = 2048  # rays that one item sums
 
 
