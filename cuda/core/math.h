@@ -29,6 +29,10 @@ GK_FN float sin(float a) { return ::sinf(a); }
 GK_FN double sin(double a) { return ::sin(a); }
 GK_FN float cos(float a) { return ::cosf(a); }
 GK_FN double cos(double a) { return ::cos(a); }
+GK_FN float exp(float a) { return ::expf(a); }
+GK_FN double exp(double a) { return ::exp(a); }
+GK_FN float log(float a) { return ::logf(a); }
+GK_FN double log(double a) { return ::log(a); }
 GK_FN void prefetch(const void*) {}
 GK_FN int lowest_bit(uint a) { return __ffs((int)a) - 1; }
 GK_FN int count_bits(uint a) { return __popc(a); }
@@ -47,6 +51,10 @@ GK_FN float sin(float a) { return __builtin_sinf(a); }
 GK_FN double sin(double a) { return __builtin_sin(a); }
 GK_FN float cos(float a) { return __builtin_cosf(a); }
 GK_FN double cos(double a) { return __builtin_cos(a); }
+GK_FN float exp(float a) { return __builtin_expf(a); }
+GK_FN double exp(double a) { return __builtin_exp(a); }
+GK_FN float log(float a) { return __builtin_logf(a); }
+GK_FN double log(double a) { return __builtin_log(a); }
 GK_FN void prefetch(const void* p) { __builtin_prefetch(p); }
 GK_FN int lowest_bit(uint a) { return __builtin_ctz(a); }
 GK_FN int count_bits(uint a) { return __builtin_popcount(a); }

@@ -30,6 +30,7 @@ class Attribute:
 
     Attributes:
         constant: (channels,) float64 of a constant one; None of the others.
+        is_array: whether it is an array, which may be all zeros and still ask for a gradient.
     """
 
     def __init__(self, path: str, given: Any, channels: int, *, unit: bool, part: slice, uv: Any, mesh: Mesh):
@@ -37,6 +38,7 @@ class Attribute:
         self.xp = namespace(mesh.device)
         self.constant = self.vertex = self.pyramid = self.whole_uv = None
         texture = given if isinstance(given, Texture) else None
+        self.is_array = texture is not None or hasattr(given, "dtype")
         values: Any = given if texture is None else texture.image
         self.shape = tuple(np.shape(values))
         dimensions = len(self.shape) - (channels > 1)

@@ -10,17 +10,20 @@ import numpy as np
 
 from geomkit.errors import message
 from geomkit.runtime import host
-from geomkit.runtime.device import address, empty
+from geomkit.runtime.device import address, empty, zeros
 from geomkit.runtime.kernel import Kernel
 from geomkit.spatial.rays import MeshStruct
 
 __all__ = [
     "MATERIAL",
+    "Arriving",
     "LightRays",
     "LightStruct",
+    "Met",
     "Surfaces",
     "bounce",
     "bounce_adj",
+    "found_light",
     "light_rays",
     "light_rays_adj",
     "unshadowed",
@@ -31,11 +34,12 @@ _HITS = (
     "const real* materials, const real* positions, const real* normals, const real* face_normals, "
     "const real* directions, const uint* stream, const int* index, int dimension"
 )
+_MET = "int followed, const int* met, const real* met_at"
 _BOUNCE = _HITS.replace("const real* positions, ", "")
 light_fwd = Kernel(
     SOURCE,
     "light_fwd",
-    f"int kind, Light light, const real* vertices, const int* faces, {_HITS}, double lift, double until, "
+    f"int kind, Light light, const real* vertices, const int* faces, {_HITS}, {_MET}, double lift, double until, "
     "real* origins, real* to_light, real* t_max, real* color",
 )
 lit_fwd = Kernel(
@@ -45,11 +49,17 @@ lit_fwd = Kernel(
     "const int* face, const int* ray_of, const real* throughput, real* color, int* dark, real* value, int* invalid",
     grain=1,
 )
+add_unshadowed = Kernel(
+    SOURCE,
+    "add_unshadowed",
+    "const int* rays, const real* t_max, int* dark, const real* throughput, real* color, real* value",
+)
 light_adj = Kernel(
     SOURCE,
     "light_adj",
     f"int block, int count, int kind, Light light, const real* vertices, const int* faces, {_HITS}, "
-    "const int* rays, const real* adj_value, const real* throughput, const int* dark, int fresh, real* adj_throughput, "
+    f"{_MET}, const int* rays, const real* adj_value, const real* throughput, const int* dark, int fresh, "
+    "real* adj_throughput, "
     "real* adj_materials, real* adj_positions, real* adj_normals, real* adj_directions, double* sums, "
     "int* light_face, real* adj_light",
     grain=1,
@@ -114,7 +124,9 @@ class LightStruct:
         kind: which light.
         dtype, device: of the hits.
         position, axis, power: (3,) float64.
-        faces: (E,) int32, of an area light; distribution: (E,) float64, the running sum of their shares.
+        faces: (E,) int32, of an area light; distribution: (E,) float64, the running sum of their shares, that of the
+            areas; area: all of it.
+        followed: of an area light, whether the rays of surfaces find it as well (`met_light`), and samples share.
         size: of an environment's image, columns and rows; distribution is then as in Surroundings.
     """
 
@@ -131,15 +143,19 @@ class LightStruct:
         outer: float = 0.0,
         faces: Any = None,
         distribution: Any = None,
+        area: float = 0.0,
+        followed: bool = False,
         two_sided: bool = False,
         size: tuple[int, int] | None = None,
     ):
         self.kind, self.dtype, self.device = kind, dtype, device
         self.table = faces, distribution
         count, sides = (0 if faces is None else len(faces), 2 if two_sided else 1) if size is None else size
+        self.followed = followed
+        position = (1.0, 0.0, 0.0) if followed else position
         self.fields = (
             address(faces), address(distribution), *map(float, position), *map(float, axis), *map(float, power),
-            math.cos(math.radians(inner)), math.cos(math.radians(outer)),
+            area if kind == AREA else math.cos(math.radians(inner)), math.cos(math.radians(outer)),
             float(count), float(sides),
         )  # fmt: skip
 
@@ -156,6 +172,25 @@ def emitter_points(light: LightStruct, s: Surfaces, dimension: int) -> tuple[Any
     return face, barycentric
 
 
+class Met(NamedTuple):
+    """What the rays that M surfaces draw meet: where they may find an area light."""
+
+    face: Any  # (M,) int32, or -1
+    barycentric: Any  # (M, 2)
+
+    @classmethod
+    def none(cls, device: str, dtype: Any) -> Met:
+        """Of lights that are drawn."""
+        return cls(empty(device, 0, np.int32), empty(device, (0, 2), dtype))
+
+
+class Arriving(NamedTuple):
+    """What M hits see of a light."""
+
+    color: Any  # (M, 3)
+    dark: Any  # (M,) int32, whether nothing can be seen, whatever the light's and the surface's colours
+
+
 class LightRays(NamedTuple):
     """A ray to a sample of a light for each of M hits, and what is seen if nothing is in its way."""
 
@@ -166,8 +201,9 @@ class LightRays(NamedTuple):
 
 
 def light_rays(
-    mesh: Any, light: LightStruct, s: Surfaces, dimension: int, *, lift: float = 0.0, short: float = 0.0
-) -> LightRays:
+    mesh: Any, light: LightStruct, s: Surfaces, dimension: int, *, lift: float = 0.0, short: float = 0.0,
+    met: Met | None = None,
+) -> LightRays:  # fmt: skip
     """Sample a light at hits.
 
     Args:
@@ -177,13 +213,16 @@ def light_rays(
         dimension: of the random numbers.
         lift: how far above the surface the rays start.
         short: how far before the light they end, as a share of the way.
+        met: the points of an area light that the surface's own rays found, in place of drawn ones.
     """
     m, until = len(s), np.inf if light.position_at_infinity else 1 - short
     origins, to_light, color = (empty(mesh.device, (m, 3), mesh.dtype) for _ in range(3))
     t_max = empty(mesh.device, m, mesh.dtype)
+    found = Met.none(mesh.device, mesh.dtype) if met is None else met
     light_fwd(
         m, light.kind, light, mesh.vertices_array, mesh.faces_array, s.material, s.position, s.normal, s.face_normal,
-        s.direction, s.stream, s.index, dimension, lift, until, origins, to_light, t_max, color,
+        s.direction, s.stream, s.index, dimension, int(met is not None), *found, lift, until, origins, to_light, t_max,
+        color,
     )  # fmt: skip
     return LightRays(origins, to_light, t_max, color)
 
@@ -191,13 +230,10 @@ def light_rays(
 def unshadowed(
     mesh: Any, light: LightStruct, s: Surfaces, dimension: int, throughput: Any, value: Any, *, lift: float,
     short: float,
-) -> tuple[Any, Any]:  # fmt: skip
+) -> Arriving:  # fmt: skip
     """What is seen of a light, shadows included; times the throughput it adds to the values of the rays.
 
     Arguments are as of `light_rays`. Rays that go the same way are sorted to go through the tree together.
-
-    Returns:
-        (M, 3) what is seen, and (M,) int32 where it is dark: where no light comes, or something is in its way.
     """
     m, until = len(s), np.inf if light.position_at_infinity else 1 - short
     color, dark = empty(mesh.device, (m, 3), mesh.dtype), empty(mesh.device, m, np.int32)
@@ -211,12 +247,19 @@ def unshadowed(
     )  # fmt: skip
     if blocks and int(invalid.max()):
         raise ValueError(message("render", "scene", "finite places and directions of light", "others"))
-    return color, dark
+    return Arriving(color, dark)
+
+
+def found_light(rays: LightRays, s: Surfaces, throughput: Any, value: Any, device: str) -> Arriving:
+    """As `unshadowed`, of points that the surface's rays have met: nothing is in the way."""
+    dark = zeros(device, len(s), np.int32)
+    add_unshadowed(len(s), s.ray, rays.t_max, dark, throughput, rays.color, value)
+    return Arriving(rays.color, dark)
 
 
 def light_rays_adj(
     mesh: Any, light: LightStruct, s: Surfaces, dimension: int, *, adj_value: Any, throughput: Any, dark: Any,
-    fresh: bool, adj_throughput: Any, adj: Surfaces,
+    fresh: bool, adj_throughput: Any, adj: Surfaces, met: Met | None = None,
 ) -> tuple[np.ndarray, Any, Any]:  # fmt: skip
     """Gradients for the cotangent (N, 3) of the rays' values: those of throughput and of hits add up in their arrays,
     from zero if these are `fresh`.
@@ -230,11 +273,12 @@ def light_rays_adj(
     area = m if light.kind == AREA else 0
     sums = empty(mesh.device, (n, 9), np.float64)
     face, corners = empty(mesh.device, area, np.int32), empty(mesh.device, (area, 3, 3), mesh.dtype)
+    found = Met.none(mesh.device, mesh.dtype) if met is None else met
     light_adj(
         n, BLOCK, m, light.kind, light, mesh.vertices_array, mesh.faces_array, s.material, s.position, s.normal,
-        s.face_normal, s.direction, s.stream, s.index, dimension, s.ray, adj_value, throughput, dark, int(fresh),
-        adj_throughput,
-        adj.material, adj.position, adj.normal, adj.direction, sums, face, corners,
+        s.face_normal, s.direction, s.stream, s.index, dimension, int(met is not None), *found, s.ray, adj_value,
+        throughput, dark, int(fresh), adj_throughput, adj.material, adj.position, adj.normal, adj.direction, sums, face,
+        corners,
     )  # fmt: skip
     return sums.sum(axis=0), face, corners
 

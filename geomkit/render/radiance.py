@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,12 @@ from geomkit.render.direct_light import (
     AREA,
     CONSTANT,
     MATERIAL,
+    Arriving,
+    Met,
     Surfaces,
     bounce,
     bounce_adj,
+    found_light,
     light_rays,
     light_rays_adj,
     unshadowed,
@@ -41,8 +44,9 @@ class _Step:
         directions: (M, 3) of their rays.
         hits: of them.
         surfaces: (K) rows of those that hit something.
-        seen: for each light (K, 3), what arrives from there, tints aside; None where nobody asks.
-        dark: for each light (K,) int32, where nothing does; None where nothing is lit at this bounce.
+        seen: for each light what arrives from there, tints aside, its color None where nobody asks; or None where
+            nothing is lit at this bounce.
+        found: what the surfaces' own rays meet, and by light what arrives from there; of area lights alone.
         factor: (K, 3) of what comes by the next bounce, or None.
         throughput: (K, 3) of this bounce.
     """
@@ -51,7 +55,7 @@ class _Step:
     hits: Hits
     surfaces: Surfaces
     seen: Any = None
-    dark: Any = None
+    found: dict[int, tuple[Met, Arriving]] = field(default_factory=dict)
     factor: Any = None
     throughput: Any = None
 
@@ -89,13 +93,11 @@ class Radiance:
         self.moved: Any = None
         xp, dtype = self.xp, tables.dtype
         rays, throughput = xp.arange(len(directions), dtype=np.int32), None
+        self._blind, origins, directions = self._with_rays(origins, directions)
         met: Hits = cast_rays.forward(tables.mesh, origins, directions) if first is None else first.hits
         at = hit_rays(met.face, tables.device) if first is None else first.at
         self.hits, self.value = met, emitted(tables, met, directions)
         for k in range(max(depth, 1)):
-            if k > 0:
-                met = cast_rays.forward(tables.mesh, origins, directions)
-                at = hit_rays(met.face, tables.device)
             s = surfaces_at(tables, at, rays, met, directions, stream, index)
             step = _Step(directions, met, s)
             self.steps.append(step)
@@ -105,13 +107,34 @@ class Radiance:
             throughput = xp.ones((len(s), 3), dtype) if throughput is None else throughput[s.at]
             step.throughput = throughput
             known = {} if first is None or k > 0 else first.shadows
-            arriving = [self._arriving(s, j, k, throughput, known, again) for j in range(len(tables.lights))]
-            step.seen, step.dark = zip(*arriving, strict=True) if arriving else ((), ())
+            step.seen = [self._arriving(s, j, k, throughput, known, again) for j in range(len(tables.lights))]
+            if k + 1 == depth and not tables.has_emitters:
+                break
+            directions, factor = bounce(tables.mesh, s, _dimension(k, -1))
+            origins = self.lifted(s, directions)
+            met = cast_rays.forward(tables.mesh, origins, directions)
+            at = hit_rays(met.face, tables.device)
+            self._find_emitters(step, k, met)
             if k + 1 == depth:
                 break
-            directions, step.factor = bounce(tables.mesh, s, _dimension(k, -1))
-            throughput = throughput * step.factor
-            origins = self.lifted(s, directions)
+            step.factor, throughput = factor, throughput * factor
+        if self._blind is not None:
+            self.value[self._blind] = 0
+
+    def _with_rays(self, origins: Any, directions: Any) -> tuple[Any, Any, Any]:
+        """Which pixels of a lens have no ray, or None, and rays that for those pass by everything."""
+        xp, mesh = self.xp, self.tables.mesh
+        if not self.tables.has_lens:
+            return None, origins, directions
+        blind = xp.flatnonzero(xp.isnan(directions).any(axis=1))
+        if not len(blind):
+            return None, origins, directions
+        directions = directions.copy()
+        directions[blind] = 1
+        if origins is not None:
+            origins = origins.copy()
+            origins[blind] = xp.asarray(mesh.bounds[1] + mesh.diagonal + 1 if mesh.n_faces else np.zeros(3))
+        return blind, origins, directions
 
     @property
     def first(self) -> Surfaces:
@@ -130,21 +153,19 @@ class Radiance:
 
     def _arriving(
         self, s: Surfaces, j: int, k: int, throughput: Any, known: dict[Any, Any], again: bool
-    ) -> tuple[Any, Any]:
-        """What is seen of light j, shadows included, which adds to the value; and where it is dark."""
+    ) -> Arriving:
+        """What is seen of light j, shadows included; it adds to the value."""
         mesh, entry, dimension = self.tables.mesh, self.tables.lights[j], _dimension(k, j)
         key = self._shadow_key(j)
         if again and key in known:
-            return None, known[key]
+            return Arriving(None, known[key])
         if entry.tint is not None:
             directions = light_rays(mesh, entry.light, s, dimension).directions
             throughput = throughput * entry.tint.at(s, directions, dimension)
-        color, dark = unshadowed(
-            mesh, entry.light, s, dimension, throughput, self.value, lift=self._lift, short=SHORT
-        )
+        seen = unshadowed(mesh, entry.light, s, dimension, throughput, self.value, lift=self._lift, short=SHORT)
         if key is not None and not again:
-            known[key] = dark
-        return color, dark
+            known[key] = seen.dark
+        return seen
 
     def _shadow_key(self, j: int) -> Any:
         """All that the rays from known hits to light j depend on; None where that is too much to tell."""
@@ -155,6 +176,18 @@ class Radiance:
         # Of a material, whether and how a surface scatters: its roughness, model and sides.
         scatters = to_host(t.material)[:, 4:].tobytes()
         return j, entry.name, entry.light.kind, entry.light.fields[2:], scatters, tuple(t.smooth), self._lift
+
+    def _find_emitters(self, step: _Step, k: int, hits: Hits) -> None:
+        """Add what the rays that the surfaces have drawn see of area lights, which share it with the points drawn."""
+        t, s = self.tables, step.surfaces
+        for j, entry in enumerate(t.lights):
+            if not entry.light.followed:
+                continue
+            met = Met(self.xp.where(t.on_object(entry.name, hits.face), hits.face, np.int32(-1)), hits.barycentric)
+            rays, throughput = light_rays(t.mesh, entry.light, s, _dimension(k, j), met=met), step.throughput
+            if entry.tint is not None:
+                throughput = throughput * entry.tint.at(s, rays.directions, _dimension(k, j), met)
+            step.found[j] = met, found_light(rays, s, throughput, self.value, t.device)
 
     # ---- the way back
 
@@ -181,6 +214,9 @@ class Radiance:
             of origins and directions (K, 3), of the rays `moved`.
         """
         t, xp = self.tables, self.xp
+        if self._blind is not None:
+            adj = adj.copy()
+            adj[self._blind] = 0
         out: dict[str, Any] = {}
         sums = {} if faces is None else faces
         adj_origins = adj_directions = adj_throughput = None
@@ -188,10 +224,10 @@ class Radiance:
         for k in range(len(self.steps) - 1, -1, -1):
             step = self.steps[k]
             s = step.surfaces
-            lit = bool(step.dark)
+            lit = bool(step.seen)
             adj_s = _adj_surfaces(xp, s, t.dtype, empty=lit)
             by_ray: dict[str, Any] = {}
-            if step.dark is not None:
+            if step.seen is not None:
                 adj_throughput = self._step_adj(step, k, adj, adj_s, adj_origins, adj_throughput, out)
             if k == 0:
                 by_ray = dict(adj_t=adj_t, adj_flat=adj_normal, adj_place=adj_position)
@@ -224,19 +260,22 @@ class Radiance:
     ) -> Any:
         """Gradients of a bounce: those of its surfaces add up in adj_s, that of its throughput is returned."""
         t, s = self.tables, step.surfaces
-        adj_through = (self.xp.empty if step.dark else self.xp.zeros)((len(s), 3), t.dtype)
-        for j, entry in enumerate(t.lights):
-            dimension, through, to_through, tint = _dimension(k, j), step.throughput, adj_through, None
+        samples = [(j, None, seen) for j, seen in enumerate(step.seen)]
+        samples += [(j, met, seen) for j, (met, seen) in step.found.items()]
+        adj_through = (self.xp.empty if samples else self.xp.zeros)((len(s), 3), t.dtype)
+        for n, (j, met, seen) in enumerate(samples):
+            entry, dimension, tint = t.lights[j], _dimension(k, j), None
+            through, to_through = step.throughput, adj_through
             if entry.tint is not None:
-                to_light = light_rays(t.mesh, entry.light, s, dimension).directions
-                tint = entry.tint.at(s, to_light, dimension)
-                entry.tint.adjoint(s, to_light, dimension, adj[s.ray] * through * step.seen[j], out)
+                to_light = light_rays(t.mesh, entry.light, s, dimension, met=met).directions
+                tint = entry.tint.at(s, to_light, dimension, met)
+                entry.tint.adjoint(s, to_light, dimension, adj[s.ray] * through * seen.color, out, met)
                 through, to_through = through * tint, self.xp.zeros_like(adj_through)
-                if j == 0:
+                if n == 0:
                     adj_through[:] = 0
             sums, face, corners = light_rays_adj(
-                t.mesh, entry.light, s, dimension, adj_value=adj, throughput=through, dark=step.dark[j], fresh=j == 0,
-                adj_throughput=to_through, adj=adj_s,
+                t.mesh, entry.light, s, dimension, adj_value=adj, throughput=through, dark=seen.dark, fresh=n == 0,
+                adj_throughput=to_through, adj=adj_s, met=met,
             )  # fmt: skip
             if tint is not None:
                 adj_through += to_through * tint

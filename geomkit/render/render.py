@@ -109,6 +109,7 @@ class _Query:
         self.dtype = self.tables.dtype
         focal = abs(float(np.asarray(to_host(camera.K))[0, 0])) * self.samples
         self.tables.slope, self.tables.width = (0.0, 1 / focal) if camera.model == "orthographic" else (1 / focal, 0.0)
+        self.tables.has_lens = camera.distortion is not None
         self.bounces = self.depth if "color" in self.channels else 0
         size = camera.width, camera.height
         self.film = Film(op, *size, rows=rows, columns=columns, filter=filter, samples=self.samples)

@@ -18,6 +18,7 @@ from geomkit.render.direct_light import (
     POINT,
     SPOT,
     LightStruct,
+    Met,
     Surfaces,
     emitter_points,
 )
@@ -69,18 +70,25 @@ class Tint:
     def __init__(self, light: LightStruct, source: Surroundings | Attribute):
         self.light, self.source = light, source
 
-    def at(self, s: Surfaces, to_light: Any, dimension: int) -> Any:
-        """(M, 3) radiance of the samples that `light_sample` draws for hits."""
+    def at(self, s: Surfaces, to_light: Any, dimension: int, met: Met | None = None) -> Any:
+        """(M, 3) radiance of the samples that `light_rays` draws for hits, or of the points that their rays met."""
         if isinstance(self.source, Surroundings):
             return self.source.at(to_light)
-        return self.source.at(*emitter_points(self.light, s, dimension), None)
+        return self.source.at(*self._points(s, dimension, met), None)
 
-    def adjoint(self, s: Surfaces, to_light: Any, dimension: int, adj: Any, out: dict[str, Any]) -> None:
+    def _points(self, s: Surfaces, dimension: int, met: Met | None) -> tuple[Any, Any]:
+        if met is None:
+            return emitter_points(self.light, s, dimension)
+        return met.face, met.barycentric
+
+    def adjoint(
+        self, s: Surfaces, to_light: Any, dimension: int, adj: Any, out: dict[str, Any], met: Met | None = None
+    ) -> None:
         """Add gradients for the cotangent (M, 3); what was drawn is a constant."""
         if isinstance(self.source, Surroundings):
             self.source.adjoint(to_light, adj, out)
             return
-        face, barycentric = emitter_points(self.light, s, dimension)
+        face, barycentric = self._points(s, dimension, met)
         for path, value in self.source.adjoint(face, barycentric, None, adj, 0 * barycentric):
             add(out, path, value)
 
@@ -95,8 +103,10 @@ class SceneTables:
         mesh: all objects as one Mesh.
         background: (3,) what a ray sees that hits nothing.
         lights: LightEntry for each.
+        has_emitters: whether surfaces are among them.
         background_paths: of its gradient.
         surroundings: that such a ray sees as well.
+        has_lens: whether the camera's lens may leave pixels without a ray, of directions NaN: they are black.
         slope, width: of what a camera ray stands for, at distance t: slope * t + width, in the world. 0 if not known.
     """
 
@@ -124,7 +134,7 @@ class SceneTables:
                     row[columns] = own[part].constant
             row[5], row[6] = model == "metallic", thing.material.two_sided
         self.material = xp.asarray(rows)
-        self.emits = np.array([own["emission"].some for own in self.attributes])
+        self.emits = np.array([own["emission"].some or own["emission"].is_array for own in self.attributes])
         self.smooth = [thing.smooth for thing in self.objects]
         self.vertex_normals = xp.asarray(self.mesh.vertex_normals) if any(self.smooth) else None
         # What kernels take; where nothing is smooth they do not look at the normals.
@@ -139,12 +149,14 @@ class SceneTables:
         self.background, self.background_paths = np.zeros(3), []
         self.surroundings: list[Surroundings] = []
         self.slope = self.width = 0.0
+        self.has_lens = False
         pyramids = [a.pyramid for own in self.attributes for a in own.values() if a.pyramid is not None]
         # Whether what surfaces scatter differs from point to point.
         self.varying = any(own[what].constant is None for own in self.attributes for what in COLUMNS)
         self.filtered = any(pyramid.levels > 1 for pyramid in pyramids)
         self.lights = [self._light(name, light) for name, light in scene.lights.items()]
         self.lights += [self._emitter(int(k)) for k in np.flatnonzero(self.emits)]
+        self.has_emitters = bool(self.emits.any())
 
     def _attributes(self, name: str, thing: Object) -> dict[str, Attribute]:
         k = self.names.index(name)
@@ -204,19 +216,22 @@ class SceneTables:
     def _emitter(self, k: int) -> LightEntry:
         """The object k as a light: its faces by their areas."""
         begin, end = self.first_face[k], self.first_face[k + 1]
-        areas = to_host(self.mesh.face_areas)[begin:end].astype(np.float64)
+        # Neighbours near each other, so that even numbers become even points.
+        corners = to_host(self.mesh.vertices_array)[to_host(self.mesh.faces_array)[begin:end]].astype(np.float64)
+        order = np.argsort(along_curve(corners.mean(axis=1)), kind="stable")
+        areas = to_host(self.mesh.face_areas)[begin:end][order].astype(np.float64)
         shares = np.cumsum(areas)
         if not (len(shares) and shares[-1] > 0):
             raise MeshError(
                 message("render", f"{self.names[k]}.vertices", "faces with some area, as they emit", "none")
             )
-        faces = self.xp.asarray(np.arange(begin, end, dtype=np.int32))
+        faces = self.xp.asarray((begin + order).astype(np.int32))
         distribution = self.xp.asarray(shares / shares[-1])
         emission = self.attributes[k]["emission"]
         power = np.ones(3) if emission.constant is None else emission.constant
         light = LightStruct(
             AREA, self.dtype, self.device, power=power, faces=faces, distribution=distribution,
-            two_sided=bool(self.objects[k].material.two_sided),
+            area=float(shares[-1]), followed=True, two_sided=bool(self.objects[k].material.two_sided),
         )  # fmt: skip
         if emission.constant is None:
             return LightEntry(self.names[k], light, "", "", "", Tint(light, emission))
@@ -282,7 +297,12 @@ class SceneTables:
         return [k for k, own in enumerate(self.attributes) if self.emits[k] and own["emission"].constant is None]
 
     def _hit(self, k: int, face: Any) -> Any:
-        return self.xp.flatnonzero((face >= self.first_face[k]) & (face < self.first_face[k + 1]))
+        return self.xp.flatnonzero(self.on_object(self.names[k], face))
+
+    def on_object(self, name: str, face: Any) -> Any:
+        """(N,) whether faces, or -1, are those of an object."""
+        k = self.names.index(name)
+        return (face >= self.first_face[k]) & (face < self.first_face[k + 1])
 
     def _add_varying(
         self, k: int, what: str, face: Any, barycentric: Any, width: Any, adj: Any, adj_barycentric: Any,
@@ -304,6 +324,18 @@ def _rows(here: Any, face: Any, barycentric: Any, width: Any) -> tuple[Any, Any,
 def add(out: dict[str, Any], path: str, value: Any) -> None:
     """Add to the gradient at a path."""
     out[path] = out[path] + value if path in out else value
+
+
+def along_curve(points: np.ndarray) -> np.ndarray:
+    """Numbers along Morton's curve."""
+    if not len(points):
+        return np.zeros(0, np.int64)
+    low = points.min(axis=0)
+    size = (points.max(axis=0) - low).max()
+    cell = np.minimum((points - low) / (size if size > 0 else 1) * 1024, 1023).astype(np.int64)
+    bits = np.arange(10)
+    spread = (cell[:, :, None] >> bits & 1) << 3 * bits
+    return (spread.sum(axis=2) << np.arange(3)).sum(axis=1)
 
 
 def point(path: str, value: Any) -> np.ndarray:
