@@ -85,8 +85,8 @@ struct Drawn {
     real x[HITS], y[HITS];
 
     GK_FN void draw(int kind, const uint* stream, const int* index, int first, int m, int dimension) {
-        if (HITS == 1 || !is_drawn(kind)) return;
-        for (int k = 0; k < m; ++k) {
+        const int ahead = HITS > 1 && is_drawn(kind) ? m : 0;
+        for (int k = 0; k < ahead; ++k) {
             Random2 u = random_of(stream, index, first + k, dimension);
             x[k] = u.x, y[k] = u.y;
         }
