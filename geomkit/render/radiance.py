@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from geomkit.arrays import to_host
-from geomkit.mesh.corners import sum_at_vertices
 from geomkit.render.direct_light import (
     AREA,
     CONSTANT,
@@ -27,7 +26,7 @@ from geomkit.render.first_hits import FirstHits, hit_rays
 from geomkit.render.surface import add_materials, emitted, emitted_adj, surfaces_adj, surfaces_at
 from geomkit.render.tables import SceneTables, add
 from geomkit.spatial.cast_rays import Hits, cast_rays
-from geomkit.spatial.scatter import corners_to_vertices
+from geomkit.spatial.scatter import FaceSums, corners_to_vertices
 
 __all__ = ["Radiance"]
 
@@ -199,14 +198,14 @@ class Radiance:
         adj_position: Any = None,
         adj_normal: Any = None,
         adj_albedo: Any = None,
-        faces: dict[str, Any] | None = None,
+        faces: dict[str, FaceSums] | None = None,
     ) -> tuple[dict[str, Any], Any, Any]:
         """Gradients for the cotangent (N, 3) of the value, within what is seen: no silhouette or shadow moves.
 
         Args:
             adj: of the value.
             adj_t, adj_position, adj_normal, adj_albedo: of the first hits, (N, 1) and (N, 3), or None.
-            faces: where gradients of corners add up, (F, 9) float64, by the same names as those of vertices, which then
+            faces: where gradients of corners add up, by the same names as those of vertices, which then
                 are left to the caller: `vertex_sums`.
 
         Returns:
@@ -251,7 +250,7 @@ class Radiance:
             at = xp.arange(m, dtype=np.int32)
         if faces is None:
             for name, total in sums.items():
-                add(out, name, sum_at_vertices(t.mesh, total).astype(np.float64))
+                add(out, name, total.at_vertices().astype(np.float64))
         self.moved = at
         return out, adj_origins, adj_directions
 

@@ -15,7 +15,6 @@ from geomkit.arrays import Library, as_array, library_of, precision_of, to_host,
 from geomkit.autodiff.primitive import Primitive, node_for
 from geomkit.autodiff.recording import innermost
 from geomkit.errors import message
-from geomkit.mesh.corners import sum_at_vertices
 from geomkit.mesh.measure import vertex_normals
 from geomkit.render.camera import Camera
 from geomkit.render.film import Film
@@ -386,7 +385,7 @@ def render_adjoint(
         for name, value in q.view.adjoint(window, seen.radiance.moved, *adj_rays).items():
             add(out, f"camera.{name}", value)
     for name, total in faces.items():
-        add(out, name, sum_at_vertices(tables.mesh, total).astype(np.float64))
+        add(out, name, total.at_vertices().astype(np.float64))
     if q.boundary == "integral":
         _add_boundaries(q, adj, out)
     for path in list(out):
