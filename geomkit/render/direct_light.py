@@ -237,7 +237,7 @@ def unshadowed(
     """
     m, until = len(s), np.inf if light.position_at_infinity else 1 - short
     color, dark = empty(mesh.device, (m, 3), mesh.dtype), empty(mesh.device, m, np.int32)
-    block = min(max(-(-m // (4 * host.num_threads())), LEAST), SORTED) if mesh.device == "cpu" else 1
+    block = min(max(-(-m // (8 * host.num_threads())), LEAST), SORTED) if mesh.device == "cpu" else 1
     blocks = -(-m // block)
     invalid = empty(mesh.device, blocks, np.int32)
     lit_fwd(

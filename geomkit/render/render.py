@@ -25,13 +25,14 @@ from geomkit.render.scene import ConstantLight, Scene
 from geomkit.render.shadow import ShadowSamples
 from geomkit.render.silhouette import EdgeSamples
 from geomkit.render.tables import SceneTables, add
+from geomkit.runtime import host
 
 __all__ = ["CHANNELS", "RenderGradients", "Rendering", "render"]
 
 CHANNELS = {"color": 3, "mask": 1, "depth": 1, "position": 3, "normal": 3, "albedo": 3}
 BOUNDARIES = ("integral", "none")
 CAMERA = ("world_to_camera", "K", "distortion")
-TILE = 1 << 16  # rays at a time: what is known of them, some hundred bytes each, stays in the cache, whatever the image
+TILE = 1 << 17  # rays at a time: what is known of them, some hundred bytes each, does not grow with the image
 
 
 class Rendering:
@@ -95,6 +96,7 @@ class _Query:
         op = "render"
         if not isinstance(camera, Camera):
             raise TypeError(message(op, "camera", "a Camera", type(camera).__name__))
+        host.keep_freed_memory()
         scene = _scene_of(scene)
         self.channels = (channels,) if isinstance(channels, str) else tuple(channels)
         if not self.channels or set(self.channels) - set(CHANNELS) or len(set(self.channels)) < len(self.channels):
@@ -193,7 +195,8 @@ class _SceneFunction(Primitive):
             return Rendering(**{name: library.wrap(x) for name, x in vars(image).items()})
         known = {path: x for path, x in arrays.items() if hasattr(x, "dtype")}
         tracker = next(iter(trackers), "tape")
-        return node_for(tracker)(_Bound(self, scene, camera, bound, known), known)  # pyright: ignore[reportArgumentType]
+        followed = tuple(path for path, x in known.items() if tracker_of(x)) or None
+        return node_for(tracker)(_Bound(self, scene, camera, bound, known, followed), known)  # pyright: ignore[reportArgumentType]
 
 
 class _Bound:
@@ -201,8 +204,10 @@ class _Bound:
 
     takes_result, reason, discrete = False, "", {}
 
-    def __init__(self, op: Primitive, scene: Scene, camera: Camera, options: dict[str, Any], arrays: dict[str, Any]):
-        self.op, self.scene, self.camera, self.options = op, scene, camera, options
+    def __init__(
+        self, op: Primitive, scene: Scene, camera: Camera, options: dict[str, Any], arrays: dict[str, Any], wanted: Any
+    ):
+        self.op, self.scene, self.camera, self.options, self.wanted = op, scene, camera, options, wanted
         self.__name__ = op.__name__
         self.parameters = tuple(arrays)
         self.sends = {path: path for path in arrays}
@@ -228,7 +233,7 @@ class _Bound:
     def adjoint(self, **values: Any) -> SimpleNamespace:
         cotangents = {name: values.pop(name) for name in list(values) if name.startswith("adj_")}
         scene, camera = self._with(values)
-        g = self.op.adjoint(scene, camera, **self.options, **cotangents)
+        g = self.op.adjoint(scene, camera, **self.options, **cotangents, wanted=self.wanted)
         found = g.scene | {f"camera.{name}": x for name, x in g.camera.items()}
         gradients = {}
         for path in values:
@@ -340,6 +345,7 @@ def render_adjoint(
     adj_position: Any = None,
     adj_normal: Any = None,
     adj_albedo: Any = None,
+    wanted: Any = None,
 ) -> RenderGradients:
     """Gradients of `render`: cotangents of channels to everything in the scene and to the camera.
 
@@ -347,6 +353,7 @@ def render_adjoint(
         scene, camera, channels, samples, depth, boundary, light_points, seed, filter, rows, columns: as given to
             `render`.
         adj_color, adj_mask, adj_depth, adj_position, adj_normal, adj_albedo: (H, W, C) cotangents; None is zero.
+        wanted: paths such as "bunny.vertices" of the gradients that matter; None is all. Others may be left out.
 
     Returns:
         A record `.scene`, gradients by path, and `.camera`, by field; record["ball.vertices"] and
@@ -370,6 +377,7 @@ def render_adjoint(
     q = _Query(scene, camera, channels, samples, depth, boundary, light_points, seed, filter, rows, columns)
     adj = _cotangents(q, {name: given[f"adj_{name}"] for name in CHANNELS})
     tables = q.tables
+    tables.wanted = None if wanted is None else _paths(scene, camera, wanted)
     out: dict[str, Any] = {}
     cameras: dict[str, Any] = {}
     faces: dict[str, Any] = {}
@@ -382,8 +390,9 @@ def render_adjoint(
         found, *adj_rays = seen.adjoint(q.film.to_samples(tables.xp, adj, window), faces)
         for path, value in found.items():
             add(out, path, value)
-        for name, value in q.view.adjoint(window, seen.radiance.moved, *adj_rays).items():
-            add(out, f"camera.{name}", value)
+        if tables.wanted is None or any(path.startswith("camera.") for path in tables.wanted):
+            for name, value in q.view.adjoint(window, seen.radiance.moved, *adj_rays).items():
+                add(out, f"camera.{name}", value)
     for name, total in faces.items():
         add(out, name, total.at_vertices().astype(np.float64))
     if q.boundary == "integral":
@@ -409,6 +418,16 @@ def _add_boundaries(q: _Query, adj: Any, out: dict[str, Any]) -> None:
         for entry in q.tables.lights:
             shadows = ShadowSamples(q.tables, q.camera, entry, count=q.light_points, seed=q.seed, film=q.film)
             shadows.adjoint(color, out)
+
+
+def _paths(scene: Any, camera: Camera, given: Any) -> frozenset[str]:
+    """The paths, checked."""
+    paths = frozenset((given,) if isinstance(given, str) else given)
+    known = {*_scene_of(scene).paths(), *(f"camera.{name}" for name in CAMERA)}
+    if paths - known:
+        expected = f"some of {', '.join(sorted(known))}"
+        raise ValueError(message("render.adjoint", "wanted", expected, repr(sorted(paths - known))))
+    return paths
 
 
 def _span(q: _Query, name: str) -> tuple[int, int]:
