@@ -79,14 +79,12 @@ template <class T> struct Turn {
     T cosine, sine;
 };
 GK_FN Turn<double> turned(double a) { return {cos(2 * PI * a), sin(2 * PI * a)}; }
-// From the nearest quarter turn the series is short.
+// By the half angle, of which the series is short, and without a branch.
 GK_FN Turn<float> turned(float a) {
-    int quarter = int(4 * a + 0.5f);
-    float x = float(2 * PI) * (a - 0.25f * float(quarter)), y = x * x;
-    float s = x * (1 + y * (-1 / 6.f + y * (1 / 120.f - y / 5040.f)));
-    float c = 1 + y * (-0.5f + y * (1 / 24.f + y * (-1 / 720.f + y / 40320.f)));
-    float cosine = quarter & 1 ? s : c, sine = quarter & 1 ? c : s;
-    return {(quarter + 1) & 2 ? -cosine : cosine, quarter & 2 ? -sine : sine};
+    float x = float(PI) * (a - 0.5f), y = x * x;
+    float s = x * (1 + y * (-1 / 6.f + y * (1 / 120.f + y * (-1 / 5040.f + y * (1 / 362880.f - y / 39916800.f)))));
+    float c = 1 + y * (-0.5f + y * (1 / 24.f + y * (-1 / 720.f + y * (1 / 40320.f + y * (-1 / 3628800.f + y / 479001600.f)))));
+    return {2 * s * s - 1, -2 * s * c};
 }
 
 // On lanes these choose and compare lane by lane (lanes.h); mathematics written with them serves both.

@@ -106,12 +106,16 @@ class Attribute:
         return sums.reshape(self.shape) if sums.size == int(np.prod(self.shape)) else sums.sum()
 
     def adjoint(
-        self, face: Any, barycentric: Any, width: Any, adj: Any, adj_barycentric: Any
+        self, face: Any, barycentric: Any, width: Any, adj: Any, adj_barycentric: Any, wanted: Any = None
     ) -> list[tuple[str, Any]]:
-        """Gradients by path of what is not constant, for the cotangent (N, channels); those of barycentric add up."""
+        """Gradients by path of what is not constant, for the cotangent (N, channels); those of barycentric add up.
+
+        Of colours at vertices there are none where their path is not in `wanted`, unless that is None.
+        """
         if self.vertex is not None:
-            g = interpolated_adj(self.mesh, self.vertex, face, barycentric, adj, adj_barycentric)[self.part]
-            return [(self.path, g.reshape(self.shape))]
+            asked = wanted is None or self.path in wanted
+            g = interpolated_adj(self.mesh, self.vertex, face, barycentric, adj, adj_barycentric, wanted=asked)
+            return [(self.path, g[self.part].reshape(self.shape))] if asked else []
         assert self.pyramid is not None
         uv = interpolated(self.mesh, self.whole_uv, face, barycentric)
         adj_image, adj_uv = self.pyramid.adjoint(uv, self._level(face, width), adj)

@@ -8,25 +8,25 @@ from typing import Any
 import numpy as np
 
 from geomkit.arrays import to_host
-from geomkit.mesh.corners import sum_at_vertices
 from geomkit.render.direct_light import (
     AREA,
     CONSTANT,
     MATERIAL,
+    Arriving,
     Met,
     Surfaces,
     bounce,
     bounce_adj,
+    found_light,
     light_rays,
     light_rays_adj,
-    met_light,
     unshadowed,
 )
 from geomkit.render.first_hits import FirstHits, hit_rays
 from geomkit.render.surface import add_materials, emitted, emitted_adj, surfaces_adj, surfaces_at
 from geomkit.render.tables import SceneTables, add
 from geomkit.spatial.cast_rays import Hits, cast_rays
-from geomkit.spatial.scatter import corners_to_vertices
+from geomkit.spatial.scatter import FaceSums, corners_to_vertices
 
 __all__ = ["Radiance"]
 
@@ -43,9 +43,9 @@ class _Step:
         directions: (M, 3) of their rays.
         hits: of them.
         surfaces: (K) rows of those that hit something.
-        seen: for each light (K, 3), what arrives from there, tints aside; None where nobody asks.
-        dark: for each light (K,) int32, where nothing does; None where nothing is lit at this bounce.
-        found: of area lights by number, what the surfaces' own rays met of them, and as `seen` and `dark`.
+        seen: for each light what arrives from there, tints aside, its color None where nobody asks; or None where
+            nothing is lit at this bounce.
+        found: what the surfaces' own rays meet, and by light what arrives from there; of area lights alone.
         factor: (K, 3) of what comes by the next bounce, or None.
         throughput: (K, 3) of this bounce.
     """
@@ -54,8 +54,7 @@ class _Step:
     hits: Hits
     surfaces: Surfaces
     seen: Any = None
-    dark: Any = None
-    found: dict[int, tuple[Met, Any, Any]] = field(default_factory=dict)
+    found: dict[int, tuple[Met, Arriving]] = field(default_factory=dict)
     factor: Any = None
     throughput: Any = None
 
@@ -74,6 +73,7 @@ class Radiance:
     Attributes:
         value: (N, 3) linear RGB, unless `again`.
         hits: the first hits.
+        moved: (K,) int32 which rays the adjoint has found gradients of.
     """
 
     def __init__(
@@ -89,6 +89,7 @@ class Radiance:
     ):
         self.tables, self.xp = tables, tables.xp
         self.steps: list[_Step] = []
+        self.moved: Any = None
         xp, dtype = self.xp, tables.dtype
         rays, throughput = xp.arange(len(directions), dtype=np.int32), None
         self._blind, origins, directions = self._with_rays(origins, directions)
@@ -105,18 +106,17 @@ class Radiance:
             throughput = xp.ones((len(s), 3), dtype) if throughput is None else throughput[s.at]
             step.throughput = throughput
             known = {} if first is None or k > 0 else first.shadows
-            arriving = [self._arriving(s, j, k, throughput, known, again) for j in range(len(tables.lights))]
-            step.seen, step.dark = zip(*arriving, strict=True) if arriving else ((), ())
+            step.seen = [self._arriving(s, j, k, throughput, known, again) for j in range(len(tables.lights))]
             if k + 1 == depth and not tables.has_emitters:
                 break
             directions, factor = bounce(tables.mesh, s, _dimension(k, -1))
             origins = self.lifted(s, directions)
             met = cast_rays.forward(tables.mesh, origins, directions)
+            at = hit_rays(met.face, tables.device)
             self._find_emitters(step, k, met)
             if k + 1 == depth:
                 break
             step.factor, throughput = factor, throughput * factor
-            at = hit_rays(met.face, tables.device)
         if self._blind is not None:
             self.value[self._blind] = 0
 
@@ -152,21 +152,19 @@ class Radiance:
 
     def _arriving(
         self, s: Surfaces, j: int, k: int, throughput: Any, known: dict[Any, Any], again: bool
-    ) -> tuple[Any, Any]:
-        """What is seen of light j, shadows included, which adds to the value; and where it is dark."""
+    ) -> Arriving:
+        """What is seen of light j, shadows included; it adds to the value."""
         mesh, entry, dimension = self.tables.mesh, self.tables.lights[j], _dimension(k, j)
         key = self._shadow_key(j)
         if again and key in known:
-            return None, known[key]
+            return Arriving(None, known[key])
         if entry.tint is not None:
             directions = light_rays(mesh, entry.light, s, dimension).directions
             throughput = throughput * entry.tint.at(s, directions, dimension)
-        color, dark = unshadowed(
-            mesh, entry.light, s, dimension, throughput, self.value, lift=self._lift, short=SHORT
-        )
+        seen = unshadowed(mesh, entry.light, s, dimension, throughput, self.value, lift=self._lift, short=SHORT)
         if key is not None and not again:
-            known[key] = dark
-        return color, dark
+            known[key] = seen.dark
+        return seen
 
     def _shadow_key(self, j: int) -> Any:
         """All that the rays from known hits to light j depend on; None where that is too much to tell."""
@@ -188,7 +186,7 @@ class Radiance:
             rays, throughput = light_rays(t.mesh, entry.light, s, _dimension(k, j), met=met), step.throughput
             if entry.tint is not None:
                 throughput = throughput * entry.tint.at(s, rays.directions, _dimension(k, j), met)
-            step.found[j] = met, *met_light(rays, s, throughput, self.value, t.device)
+            step.found[j] = met, found_light(rays, s, throughput, self.value, t.device)
 
     # ---- the way back
 
@@ -200,19 +198,19 @@ class Radiance:
         adj_position: Any = None,
         adj_normal: Any = None,
         adj_albedo: Any = None,
-        faces: dict[str, Any] | None = None,
-    ) -> tuple[dict[str, Any], Any, Any, Any]:
+        faces: dict[str, FaceSums] | None = None,
+    ) -> tuple[dict[str, Any], Any, Any]:
         """Gradients for the cotangent (N, 3) of the value, within what is seen: no silhouette or shadow moves.
 
         Args:
             adj: of the value.
             adj_t, adj_position, adj_normal, adj_albedo: of the first hits, (N, 1) and (N, 3), or None.
-            faces: where gradients of corners add up, (F, 9) float64, by the same names as those of vertices, which then
+            faces: where gradients of corners add up, by the same names as those of vertices, which then
                 are left to the caller: `vertex_sums`.
 
         Returns:
-            gradients by path; those of `vertices` under "vertices", of all objects, and of their "normals"; the rays
-            (K,) that have others, and those of their origins and directions (K, 3).
+            gradients by path; those of `vertices` under "vertices", of all objects, and of their "normals"; and those
+            of origins and directions (K, 3), of the rays `moved`.
         """
         t, xp = self.tables, self.xp
         if self._blind is not None:
@@ -225,10 +223,10 @@ class Radiance:
         for k in range(len(self.steps) - 1, -1, -1):
             step = self.steps[k]
             s = step.surfaces
-            lit = bool(step.dark)
+            lit = bool(step.seen)
             adj_s = _adj_surfaces(xp, s, t.dtype, empty=lit)
             by_ray: dict[str, Any] = {}
-            if step.dark is not None:
+            if step.seen is not None:
                 adj_throughput = self._step_adj(step, k, adj, adj_s, adj_origins, adj_throughput, out)
             if k == 0:
                 by_ray = dict(adj_t=adj_t, adj_flat=adj_normal, adj_place=adj_position)
@@ -252,33 +250,32 @@ class Radiance:
             at = xp.arange(m, dtype=np.int32)
         if faces is None:
             for name, total in sums.items():
-                add(out, name, sum_at_vertices(t.mesh, total).astype(np.float64))
-        return out, at, adj_origins, adj_directions
+                add(out, name, total.at_vertices().astype(np.float64))
+        self.moved = at
+        return out, adj_origins, adj_directions
 
     def _step_adj(
         self, step: _Step, k: int, adj: Any, adj_s: Surfaces, adj_origins: Any, adj_throughput: Any, out: dict[str, Any]
     ) -> Any:
         """Gradients of a bounce: those of its surfaces add up in adj_s, that of its throughput is returned."""
         t, s = self.tables, step.surfaces
-        adj_through = (self.xp.empty if step.dark else self.xp.zeros)((len(s), 3), t.dtype)
-        samples = [(j, None, step.seen[j], step.dark[j]) for j in range(len(t.lights))]
-        samples += [(j, *found) for j, found in step.found.items()]
-        fresh = True
-        for j, met, seen, dark in samples:
+        samples = [(j, None, seen) for j, seen in enumerate(step.seen)]
+        samples += [(j, met, seen) for j, (met, seen) in step.found.items()]
+        adj_through = (self.xp.empty if samples else self.xp.zeros)((len(s), 3), t.dtype)
+        for n, (j, met, seen) in enumerate(samples):
             entry, dimension, tint = t.lights[j], _dimension(k, j), None
             through, to_through = step.throughput, adj_through
             if entry.tint is not None:
                 to_light = light_rays(t.mesh, entry.light, s, dimension, met=met).directions
                 tint = entry.tint.at(s, to_light, dimension, met)
-                entry.tint.adjoint(s, to_light, dimension, adj[s.ray] * through * seen, out, met)
+                entry.tint.adjoint(s, to_light, dimension, adj[s.ray] * through * seen.color, out, met)
                 through, to_through = through * tint, self.xp.zeros_like(adj_through)
-                if fresh:
+                if n == 0:
                     adj_through[:] = 0
             sums, face, corners = light_rays_adj(
-                t.mesh, entry.light, s, dimension, adj_value=adj, throughput=through, dark=dark, fresh=fresh,
+                t.mesh, entry.light, s, dimension, adj_value=adj, throughput=through, dark=seen.dark, fresh=n == 0,
                 adj_throughput=to_through, adj=adj_s, met=met,
             )  # fmt: skip
-            fresh = False
             if tint is not None:
                 adj_through += to_through * tint
             entry.add_gradients(to_host(sums), out)

@@ -10,7 +10,6 @@ import numpy as np
 
 from geomkit.arrays import as_array, to_host
 from geomkit.errors import message
-from geomkit.mesh.corners import sum_at_vertices
 from geomkit.render.camera import Camera
 from geomkit.render.film import Film
 from geomkit.render.first_hits import View
@@ -22,11 +21,12 @@ from geomkit.render.scene_function import SceneFunction, is_batch, scene_of, sta
 from geomkit.render.shadow import ShadowSamples
 from geomkit.render.silhouette import EdgeSamples
 from geomkit.render.tables import SceneTables, add
+from geomkit.runtime import host
 
 __all__ = ["CHANNELS", "RenderGradients", "Rendering", "render"]
 
 BOUNDARIES = ("integral", "none")
-TILE = 1 << 16  # rays at a time: what is known of them, some hundred bytes each, stays in the cache, whatever the image
+TILE = 1 << 17  # rays at a time: what is known of them, some hundred bytes each, does not grow with the image
 
 
 class _Query:
@@ -47,6 +47,7 @@ class _Query:
         op = "render"
         if not isinstance(camera, Camera):
             raise TypeError(message(op, "camera", "a Camera", type(camera).__name__))
+        host.keep_freed_memory()
         scene = scene_of(scene)
         self.channels = (channels,) if isinstance(channels, str) else tuple(channels)
         if not self.channels or set(self.channels) - set(CHANNELS) or len(set(self.channels)) < len(self.channels):
@@ -86,41 +87,37 @@ class Features:
     """The channels along N rays.
 
     Attributes:
-        value: (N, C), the channels one after the other; all but color are 0 where nothing is hit.
         face: (N,) what is hit first.
     """
 
     def __init__(self, q: _Query, radiance: Radiance):
         self.q, self.radiance = q, radiance
-        xp, hits = q.tables.xp, radiance.hits
-        self.face = hits.face
-        self.hit = hits.face >= 0
+        self.face = radiance.hits.face
+
+    @property
+    def value(self) -> Any:
+        """(N, C), the channels one after the other; all but color are 0 where nothing is hit."""
+        xp, hits, first = self.q.tables.xp, self.radiance.hits, self.radiance.first
+        hit = (hits.face >= 0)[:, None]
         parts = []
-        for name in q.channels:
+        for name in self.q.channels:
             if name == "color":
-                parts.append(radiance.value)
+                parts.append(self.radiance.value)
             elif name == "mask":
-                parts.append(self.hit[:, None].astype(q.dtype))
+                parts.append(hit.astype(self.q.dtype))
             elif name == "depth":
-                parts.append(xp.where(self.hit, hits.t, 0)[:, None])
+                parts.append(xp.where(hit, hits.t[:, None], 0))
             elif name == "position":
-                parts.append(xp.where(self.hit[:, None], hits.position, 0))
+                parts.append(xp.where(hit, hits.position, 0))
             elif name == "normal":
                 parts.append(hits.normal)
             else:
-                parts.append(self._albedo())
-        self.value = xp.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
+                albedo = xp.zeros((len(hit), 3), self.q.dtype)
+                albedo[first.at] = first.material[:, :3]
+                parts.append(albedo)
+        return xp.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
 
-    def _albedo(self) -> Any:
-        at = self.q.tables.xp.flatnonzero(self.hit)
-        out = self.q.tables.xp.zeros((len(self.hit), 3), self.q.dtype)
-        hits = self.radiance.hits
-        s = self.radiance.first
-        width = self.q.tables.widths(hits.t[at], s.face_normal, s.direction)
-        out[at] = self.q.tables.albedo_at(hits.face[at], hits.barycentric[at], width)
-        return out
-
-    def adjoint(self, adj: Any, faces: dict[str, Any]) -> tuple[dict[str, Any], Any, Any, Any]:
+    def adjoint(self, adj: Any, faces: dict[str, Any]) -> tuple[dict[str, Any], Any, Any]:
         """Gradients for the cotangent (N, C): as `Radiance.adjoint`; those of faces add up."""
         q = self.q
         parts = {name: adj[:, a:b] for name, a, b in zip(q.channels, q.stops, q.stops[1:], strict=False)}
@@ -229,6 +226,7 @@ def render_adjoint(
     adj_position: Any = None,
     adj_normal: Any = None,
     adj_albedo: Any = None,
+    wanted: Any = None,
 ) -> RenderGradients:
     """Gradients of `render`: cotangents of channels to everything in the scene and to the camera.
 
@@ -237,6 +235,7 @@ def render_adjoint(
             `render`.
         adj_color, adj_mask, adj_depth, adj_position, adj_normal, adj_albedo: (H, W, C) cotangents; None is zero. Of a
             list of cameras, (B, H, W, C) or a list.
+        wanted: paths such as "bunny.vertices" of the gradients that matter; None is all. Others may be left out.
 
     Returns:
         A record `.scene`, gradients by path, and `.camera`, by field; record["ball.vertices"] and
@@ -263,6 +262,7 @@ def render_adjoint(
     q = _Query(scene, camera, channels, samples, depth, boundary, light_points, seed, filter, rows, columns)
     adj = _cotangents(q, {name: given[f"adj_{name}"] for name in CHANNELS})
     tables = q.tables
+    tables.wanted = None if wanted is None else _paths(scene, camera, wanted)
     out: dict[str, Any] = {}
     cameras: dict[str, Any] = {}
     faces: dict[str, Any] = {}
@@ -275,10 +275,11 @@ def render_adjoint(
         found, *adj_rays = seen.adjoint(q.film.to_samples(tables.xp, adj, window), faces)
         for path, value in found.items():
             add(out, path, value)
-        for name, value in q.view.adjoint(window, *adj_rays).items():
-            add(out, f"camera.{name}", value)
+        if tables.wanted is None or any(path.startswith("camera.") for path in tables.wanted):
+            for name, value in q.view.adjoint(window, seen.radiance.moved, *adj_rays).items():
+                add(out, f"camera.{name}", value)
     for name, total in faces.items():
-        add(out, name, sum_at_vertices(tables.mesh, total).astype(np.float64))
+        add(out, name, total.at_vertices().astype(np.float64))
     if q.boundary == "integral":
         _add_boundaries(q, adj, out)
     for path in list(out):
@@ -289,7 +290,10 @@ def render_adjoint(
 
 def _summed(scene: Scene, cameras: Any, given: dict[str, Any]) -> RenderGradients:
     """Gradients of images of several cameras: of the scene in all, and of each camera."""
-    options = {x: value for x, value in given.items() if x not in ("scene", "camera") and not x.startswith("adj_")}
+    others = ("scene", "camera", "wanted")
+    options = {x: value for x, value in given.items() if x not in others and not x.startswith("adj_")}
+    wanted = given["wanted"]
+    wanted = (wanted,) if isinstance(wanted, str) else wanted
     total: dict[str, Any] = {}
     fields = []
     for k, one in enumerate(cameras):
@@ -300,6 +304,10 @@ def _summed(scene: Scene, cameras: Any, given: dict[str, Any]) -> RenderGradient
                 expected = f"one for each of {len(cameras)} cameras"
                 raise ValueError(message("render.adjoint", f"adj_{name}", expected, str(len(value))))
             adj[f"adj_{name}"] = None if value is None else value[k]
+        own = f"camera.{k}."
+        if wanted is not None:
+            paths = [x for x in wanted if not x.startswith("camera.")]
+            options["wanted"] = paths + ["camera." + x.removeprefix(own) for x in wanted if x.startswith(own)]
         g = render.adjoint(scene, one, **options, **adj)
         fields.append(g.camera)
         for path, value in g.scene.items():
@@ -322,6 +330,16 @@ def _add_boundaries(q: _Query, adj: Any, out: dict[str, Any]) -> None:
         for entry in q.tables.lights:
             shadows = ShadowSamples(q.tables, q.camera, entry, count=q.light_points, seed=q.seed, film=q.film)
             shadows.adjoint(color, out)
+
+
+def _paths(scene: Any, camera: Camera, given: Any) -> frozenset[str]:
+    """The paths, checked."""
+    paths = frozenset((given,) if isinstance(given, str) else given)
+    known = {*scene_of(scene).paths(), *(f"camera.{name}" for name in CAMERA)}
+    if paths - known:
+        expected = f"some of {', '.join(sorted(known))}"
+        raise ValueError(message("render.adjoint", "wanted", expected, repr(sorted(paths - known))))
+    return paths
 
 
 def _span(q: _Query, name: str) -> tuple[int, int]:

@@ -42,7 +42,9 @@ class SceneFunction(Primitive):
             return images if isinstance(found, list) else images[0]
         known = {path: x for path, x in arrays.items() if hasattr(x, "dtype")}
         tracker = next(iter(trackers), "tape")
-        return node_for(tracker)(_Bound(self, scene, camera, bound, known), known)  # pyright: ignore[reportArgumentType]
+        followed = tuple(path for path, x in known.items() if tracker_of(x)) or None
+        call: Any = _Bound(self, scene, camera, bound, known, followed)
+        return node_for(tracker)(call, known)
 
 
 class _Bound:
@@ -50,8 +52,10 @@ class _Bound:
 
     takes_result, reason, discrete = False, "", {}
 
-    def __init__(self, op: Primitive, scene: Scene, camera: Any, options: dict[str, Any], arrays: dict[str, Any]):
-        self.op, self.scene, self.camera, self.options = op, scene, camera, options
+    def __init__(
+        self, op: Primitive, scene: Scene, camera: Any, options: dict[str, Any], arrays: dict[str, Any], wanted: Any
+    ):
+        self.op, self.scene, self.camera, self.options, self.wanted = op, scene, camera, options, wanted
         self.__name__ = op.__name__
         self.parameters = tuple(arrays)
         self.sends = {path: path for path in arrays}
@@ -91,7 +95,7 @@ class _Bound:
             cotangents = {
                 f"adj_{n}": [_or_zero(x, shape[n]) for x, shape in zip(given[n], shapes, strict=True)] for n in names
             }
-        g = self.op.adjoint(scene, camera, **self.options, **cotangents)
+        g = self.op.adjoint(scene, camera, **self.options, **cotangents, wanted=self.wanted)
         fields = g.camera if isinstance(g.camera, list) else [g.camera]
         found = dict(g.scene)
         for prefix, own in zip(_views(camera), fields, strict=True):

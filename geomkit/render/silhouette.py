@@ -183,18 +183,15 @@ class EdgeSamples:
         length = xp.linalg.norm(self.across, axis=1, keepdims=True)
         aside = tables.dtype.type(ASIDE[tables.dtype]) * self.across / xp.where(length > 0, length, 1)
         stream = streams(xp, self.line * camera.width + self.column, seed)
-        sides, own = [], None
-        for sign in (-1, 1):
-            pixels = (self.pixel + sign * aside).astype(tables.dtype)
-            rays = pixel_rays.forward(pixels, *self.arguments, model=camera.model)
-            value, face = _mean(xp, radiance, rays, stream, repeat)
-            sides.append(value)
-            if outline is not None:
-                beside = (face[:, None] == table.faces[chosen]).any(axis=1)
-                own = beside if own is None else own & beside
-        self.jump = sides[0] - sides[1]
+        pixels = xp.concatenate([self.pixel - aside, self.pixel + aside]).astype(tables.dtype)
+        rays = pixel_rays.forward(pixels, *self.arguments, model=camera.model)
+        value, face = _mean(xp, radiance, rays, xp.concatenate([stream, stream]), repeat)
+        n = len(stream)
+        self.jump = value[:n] - value[n:]
         if outline is not None:
             # Across a crease both faces are seen; else what jumps there is another edge, which has points of its own.
+            beside = (face.reshape(2, n, 1) == table.faces[chosen]).any(axis=2)
+            own = beside[0] & beside[1]
             self.jump = xp.where((outline[chosen] | own)[:, None], self.jump, 0)
 
     def _project(self, x: Any) -> Any:

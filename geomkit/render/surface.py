@@ -13,7 +13,7 @@ from geomkit.runtime.device import empty, zeros
 from geomkit.runtime.kernel import Kernel
 from geomkit.spatial.cast_rays import Hits, cast_rays_adj
 from geomkit.spatial.rays import MeshStruct
-from geomkit.spatial.scatter import FaceOrder
+from geomkit.spatial.scatter import FaceOrder, FaceSums
 
 __all__ = ["add_materials", "emitted", "emitted_adj", "film", "film_adj", "hits_adj", "surfaces_at", "surfaces_adj"]
 
@@ -62,7 +62,7 @@ emission_adj = Kernel(
 film_forward = Kernel(SOURCE, "film_fwd", "int samples, int channels, const real* values, real* image")
 film_adjoint = Kernel(SOURCE, "film_adj", "int samples, int channels, const real* adj_image, real* adj_values")
 
-PIECES = {"cpu": 512, "cuda": 16}  # hits whose neighbours on one face an item adds up
+PIECES = {"cpu": 1024, "cuda": 16}  # hits of which an item adds up those of one face
 BLOCK = 2048  # rays that one item sums
 
 
@@ -97,7 +97,7 @@ def surfaces_at(
 
 
 def surfaces_adj(
-    tables: SceneTables, s: Surfaces, adj: Surfaces, t: Any, sums: dict[str, Any], *, adj_t: Any = None,
+    tables: SceneTables, s: Surfaces, adj: Surfaces, t: Any, sums: dict[str, FaceSums], *, adj_t: Any = None,
     adj_flat: Any = None, adj_place: Any = None,
 ) -> tuple[Any, Any]:  # fmt: skip
     """From the cotangents of surfaces to those of their rays; those of faces add up in `sums`.
@@ -107,7 +107,7 @@ def surfaces_adj(
         s: K hits of M rays.
         adj: their cotangents; those of barycentric may be None.
         t: (M,) of the rays.
-        sums: (F, 9) float64 of corners, by name: "vertices", and "normals" of the vertices where some are smooth.
+        sums: of corners, by name: "vertices", and "normals" of the vertices where some are smooth.
         adj_t, adj_flat, adj_place: (M, 1), (M, 3) and (M, 3), of the rays' t, of the faces' normals and of positions;
             or None.
 
@@ -138,8 +138,8 @@ def surfaces_adj(
     order = FaceOrder(mesh, face)
     for first, name in zip(range(0, width, 9), ("vertices", "normals"), strict=False):
         if name not in sums:
-            sums[name] = zeros(device, (mesh.n_faces, 9), np.float64)
-        order.add_rows(rows, first, sums[name])
+            sums[name] = FaceSums(mesh)
+        sums[name].add(order, order.row_sums(rows, first))
     return origins, directions
 
 

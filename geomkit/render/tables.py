@@ -107,6 +107,7 @@ class SceneTables:
         has_emitters: whether surfaces are among them.
         background_paths: of its gradient.
         surroundings: that such a ray sees as well.
+        wanted: paths of the gradients that somebody asks for; None is all.
         has_lens: whether the camera's lens may leave pixels without a ray, of directions NaN: they are black.
         slope, width: of what a camera ray stands for, at distance t: slope * t + width, in the world. 0 if not known.
     """
@@ -152,6 +153,7 @@ class SceneTables:
         self.surroundings: list[Surroundings] = []
         self.slope = self.width = 0.0
         self.has_lens = False
+        self.wanted: frozenset[str] | None = None
         pyramids = [a.pyramid for own in self.attributes for a in own.values() if a.pyramid is not None]
         # Whether what surfaces scatter differs from point to point.
         self.varying = any(own[what].constant is None for own in self.attributes for what in COLUMNS)
@@ -255,12 +257,6 @@ class SceneTables:
         cosine = abs((normal * direction).sum(axis=1)) / xp.linalg.norm(direction, axis=1)
         return (self.slope * t + self.width) / xp.sqrt(xp.maximum(cosine, GRAZING))
 
-    def albedo_at(self, face: Any, barycentric: Any, width: Any = None) -> Any:
-        """(M, 3) albedo at points of faces that stand for squares of some width."""
-        rows = self.material[self.object_of_face[face]]
-        self.vary(rows, face, barycentric, width)
-        return rows[:, :3]
-
     def vary(self, rows: Any, face: Any, barycentric: Any, width: Any = None) -> None:
         """Set what is not one for its object, in rows (M, 7) of materials at points of faces."""
         for k, own in enumerate(self.attributes):
@@ -290,7 +286,8 @@ class SceneTables:
                 if own[what].constant is not None:
                     add(out, own[what].path, own[what].total(sums[k, columns]))
                 else:
-                    self._add_varying(k, what, face, barycentric, width, adj_rows[:, columns], adj_barycentric, out)
+                    here, adj = self._of(k, face), adj_rows[:, columns]
+                    self._add_varying(k, what, here, face, barycentric, width, adj, adj_barycentric, out)
 
     def emission_at(self, value: Any, face: Any, barycentric: Any, width: Any = None) -> None:
         """Multiply values (M, 3) at points of faces, or -1, by the emission that differs from point to point."""
@@ -303,7 +300,8 @@ class SceneTables:
     ) -> None:
         """Add gradients of that emission by path; those of barycentric add up."""
         for k in self.varying_emitters:
-            self._add_varying(k, "emission", face, barycentric, width, adj, adj_barycentric, out)
+            here = self._hit(k, face)
+            self._add_varying(k, "emission", here, face, barycentric, width, adj, adj_barycentric, out)
 
     @property
     def varying_emitters(self) -> list[int]:
@@ -319,15 +317,18 @@ class SceneTables:
         return (face >= self.first_face[k]) & (face < self.first_face[k + 1])
 
     def _add_varying(
-        self, k: int, what: str, face: Any, barycentric: Any, width: Any, adj: Any, adj_barycentric: Any,
+        self, k: int, what: str, here: Any, face: Any, barycentric: Any, width: Any, adj: Any, adj_barycentric: Any,
         out: dict[str, Any],
     ) -> None:  # fmt: skip
-        here = self._hit(k, face)
-        if len(here):
-            f, b, w = _rows(here, face, barycentric, width)
-            adj_b = self.xp.zeros(b.shape, self.dtype)
-            for path, value in self.attributes[k][what].adjoint(f, b, w, self.xp.ascontiguousarray(adj[here]), adj_b):
-                add(out, path, value)
+        f, b, w = _rows(here, face, barycentric, width)
+        if not len(f):
+            return
+        whole = isinstance(here, slice)
+        adj_b = adj_barycentric if whole else self.xp.zeros(b.shape, self.dtype)
+        given = self.xp.ascontiguousarray(adj[here])
+        for path, value in self.attributes[k][what].adjoint(f, b, w, given, adj_b, self.wanted):
+            add(out, path, value)
+        if not whole:
             adj_barycentric[here] += adj_b
 
 

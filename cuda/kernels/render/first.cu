@@ -18,7 +18,7 @@ GK_FN bool is_blind(const Cast& cast, int i) {
 }
 
 // stream[i] tells the pixel of ray i from others of the image, `width` pixels wide: its number there, xor `mixed`. index[i] is the
-// number of the sample within it. Where the hits are `known`, t, face and barycentric are read.
+// number of the sample within it. A pixel without a ray, of a direction that is NaN, sees nothing. Where the hits are `known`, t, face and barycentric are read.
 GK_KERNEL first_hits_fwd(int n, int block, int count, Camera camera, Pixels pixels, int width, int mixed, int known, Bvh bvh, Mesh mesh,
                          const real* face_normals, real* directions, uint* stream, int* index, real* t, int* face, real* barycentric,
                          real* normal, int* hits, int* invalid) {
@@ -39,6 +39,14 @@ GK_KERNEL first_hits_fwd(int n, int block, int count, Camera camera, Pixels pixe
             }
         }
         for (int i = 0; i < 3 * (end - begin); ++i) directions[3 * (uint64)begin + i] = cast.direction[i];
+        if (camera.distorted)
+            for (int i = 0; i < end - begin; ++i)
+                if (!(cast.direction[3 * i] == cast.direction[3 * i])) {
+                    // Away from the mesh.
+                    const double from = 4 * bvh.scale;
+                    set_row(cast.origin, i, to_real({bvh.center[0] + from, bvh.center[1] + from, bvh.center[2] + from}));
+                    set_row(cast.direction, i, {1, 1, 1});
+                }
         int cell = begin / samples, sample = begin - cell * samples, line = cell / pixels.columns, column = cell - line * pixels.columns;
         for (int i = begin; i < end; ++i) {
             stream[i] = uint((pixels.top + line) * width + pixels.left + column) ^ uint(mixed), index[i] = sample;

@@ -35,41 +35,43 @@ GK_KERNEL surface_fwd(int n, const int* at, const int* rays, const real* vertice
     }
 }
 
-// What goes back to one face from hits that follow one another: to its corners, and to the vertices' normals there.
-struct Piece {
-    double sums[18];
-    int face;
+// What goes back to faces from the hits of a block: rows of `width` sums, of a face's corners and, if there are 18, of the vertices'
+// normals there. Hits that are near each other are on few faces: a table finds the latest row of most.
+struct Pieces {
+    static constexpr int SLOTS = GK_GPU ? 16 : 256;
+    int slot[SLOTS], width, found;
+    int* face;
+    double* sums;
 
-    GK_FN void clear(int f) {
-        face = f;
-        for (int k = 0; k < 18; ++k) sums[k] = 0;
+    GK_FN void start(int w, int* f, double* s) {
+        width = w, found = 0, face = f, sums = s;
+        for (int k = 0; k < SLOTS; ++k) slot[k] = -1;
     }
-    GK_FN void add(int first, Vec3d v) { sums[first] += v.x, sums[first + 1] += v.y, sums[first + 2] += v.z; }
+    GK_FN double* of(int f) {
+        int& k = slot[uint(f) % SLOTS];
+        if (k < 0 || face[k] != f) {
+            k = found++, face[k] = f;
+            for (int c = 0; c < width; ++c) sums[width * k + c] = 0;
+        }
+        return sums + width * k;
+    }
 };
+GK_FN void add_to(double* sums, Vec3d v) { sums[0] += v.x, sums[1] += v.y, sums[2] += v.z; }
 
 // From the cotangents of surfaces to those of rays and faces. Row i is of ray at[i]; adj_t, adj_flat and adj_place are by ray, of its
 // t, its face's normal and the position, those that `given` has a bit for: 1, 2, 4; with 8, adj_barycentric is by row. Item b has `block` rows: its pieces[b]
-// faces, with `width` = 9 or 18 sums each, are at rows b * block and on of piece_face and piece_sums.
+// pieces, with `width` = 9 or 18 sums each, are at rows b * block and on of piece_face and piece_sums.
 GK_KERNEL surface_adj(int n, int block, int count, Mesh mesh, double unit, const real* vertex_normals, const int* object_of_face,
                       const int* smooth, int width, const int* at, const int* face, const real* barycentric, const real* directions,
                       const real* t, int given, const real* adj_t, const real* adj_flat, const real* adj_place,
                       const real* adj_barycentric, const real* adj_positions, const real* adj_normals, const real* adj_towards,
                       real* adj_origins, real* adj_directions, int* pieces, int* piece_face, double* piece_sums) {
     GK_EACH(b, n) {
-        Piece piece;
-        piece.face = -1;
-        int found = 0;
-        auto put = [&] {
-            const uint64 to = (uint64)b * block + found++;
-            piece_face[to] = piece.face;
-            for (int k = 0; k < width; ++k) piece_sums[width * to + k] = piece.sums[k];
-        };
+        Pieces all;
+        all.start(width, piece_face + (uint64)b * block, piece_sums + width * (uint64)b * block);
         for (int i = b * block; i < min((b + 1) * block, count); ++i) {
             const int j = at[i], f = face[i];
-            if (f != piece.face) {
-                if (piece.face >= 0) put();
-                piece.clear(f);
-            }
+            double* piece = all.of(f);
             const int* corners = mesh.faces + 3 * (uint64)f;
             const real u = barycentric[2 * (uint64)i], v = barycentric[2 * (uint64)i + 1];
             Vec3 adj_normal = row(adj_normals, i), adj_position = row(adj_positions, i);
@@ -82,18 +84,17 @@ GK_KERNEL surface_adj(int n, int block, int count, Mesh mesh, double unit, const
                     adj_normal = {0, 0, 0};
                     adj_u += dot(adj, row(vertex_normals, corners[1]) - first);
                     adj_v += dot(adj, row(vertex_normals, corners[2]) - first);
-                    piece.add(9, to_double((1 - u - v) * adj)), piece.add(12, to_double(u * adj)), piece.add(15, to_double(v * adj));
+                    add_to(piece + 9, to_double((1 - u - v) * adj)), add_to(piece + 12, to_double(u * adj)), add_to(piece + 15, to_double(v * adj));
                 }
             }
             if (given & 2) adj_normal += row(adj_flat, j);
             if (given & 4) adj_position += row(adj_place, j);
             HitGradient g = adj_hit(mesh, unit, f, row(directions, i), t[j], u, v, given & 1 ? adj_t[j] : 0, adj_u, adj_v, adj_normal, adj_position);
-            for (int k = 0; k < 3; ++k) piece.add(3 * k, g.corner[k]);
+            for (int k = 0; k < 3; ++k) add_to(piece + 3 * k, g.corner[k]);
             set_row(adj_origins, i, to_real(g.origin));
             set_row(adj_directions, i, to_real(g.direction) + row(adj_towards, i));
         }
-        if (piece.face >= 0) put();
-        pieces[b] = found;
+        pieces[b] = all.found;
     }
 }
 

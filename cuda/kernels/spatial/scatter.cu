@@ -40,4 +40,31 @@ GK_KERNEL sum_faces(int n, const int* piece_face, const double* sums, double* ad
     }
 }
 
+// The first piece of each face that has one.
+GK_KERNEL first_pieces(int n, const int* piece_face, int* piece_of) {
+    GK_EACH(i, n) {
+        if (i == 0 || piece_face[i - 1] != piece_face[i]) piece_of[piece_face[i]] = i;
+    }
+}
+
+// Sums at each vertex what the pieces of its faces have for its corner: corners[offset[v] .. offset[v + 1]) are the places
+// 3 face + corner where vertex v stands; piece_of is -1 for a face without pieces.
+GK_KERNEL sum_pieces_at_vertices(int n, const int* offset, const int* corners, const int* piece_of, int pieces, const int* piece_face,
+                                 const double* sums, real* adj_vertices) {
+    GK_EACH(v, n) {
+        Vec3d total = {0, 0, 0};
+        for (int j = offset[v]; j < offset[v + 1]; ++j) {
+            const int face = corners[j] / 3, k = corners[j] - 3 * face;
+            if (piece_of[face] < 0) continue;
+            Vec3d own = {0, 0, 0};
+            for (int i = piece_of[face]; i < pieces && piece_face[i] == face; ++i) {
+                const double* c = sums + 9 * (uint64)i + 3 * k;
+                own += Vec3d{c[0], c[1], c[2]};
+            }
+            total += own;
+        }
+        set_row(adj_vertices, v, to_real(total));
+    }
+}
+
 }  // namespace gk
