@@ -21,7 +21,7 @@ from geomkit.render.project_points import project_points
 from geomkit.render.radiance import Radiance
 from geomkit.render.silhouette import ASIDE, BEFORE, EdgeTable, spread
 from geomkit.render.surface import hits_adj
-from geomkit.render.tables import LightEntry, SceneTables, add
+from geomkit.render.tables import LightEntry, SceneTables, add, along_curve
 from geomkit.runtime.device import empty
 from geomkit.runtime.kernel import Kernel
 from geomkit.spatial.cast_rays import cast_rays
@@ -241,6 +241,10 @@ class ShadowSamples:
         seen = self.lit & self.film.reaches(self.pixel)
         at = xp.flatnonzero(seen)
         rays = pixel_rays.forward(self.pixel[at].astype(self.tables.dtype), *self.arguments, model=camera.model)
+        # Where a lens has no ray, nothing is seen.
+        sighted = xp.isfinite(rays.directions).all(axis=1)
+        seen[at[~sighted]] = False
+        at, rays = at[sighted], type(rays)(rays.origins[sighted], rays.directions[sighted])
         depth = ((self.q[at] - rays.origins) * rays.directions).sum(axis=1) / (rays.directions**2).sum(axis=1)
         hidden = blocked(mesh, *rays, t_max=(depth * (1 - BEFORE)).astype(self.tables.dtype))
         seen[at[hidden > 0]] = False
@@ -347,13 +351,15 @@ def _useful(tables: SceneTables, camera: Camera, own: np.ndarray, two_sided: boo
     vertices, faces = to_host(tables.mesh.vertices_array).astype(np.float64), to_host(tables.mesh.faces_array)
     corners = vertices[faces[own]]
     center = corners.mean(axis=1)
-    own_order = np.argsort(_curve(center), kind="stable")
+    own_order = np.argsort(along_curve(center), kind="stable")
     own, corners, center = own[own_order], corners[own_order], center[own_order]
     area = 0.5 * np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
     size = np.linalg.norm(area, axis=1)
     x, y = ((np.arange(RECEIVERS) + 0.5) / RECEIVERS * n for n in (camera.width, camera.height))
     pixels = tables.xp.asarray(np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2).astype(tables.dtype))
     rays = pixel_rays.forward(pixels, camera.world_to_camera, camera.K, camera.distortion, model=camera.model)
+    sighted = tables.xp.isfinite(rays.directions).all(axis=1)
+    rays = type(rays)(rays.origins[sighted], rays.directions[sighted])
     hits = cast_rays.forward(tables.mesh, *rays)
     shares = REST * size / size.sum()
     arriving = np.zeros(len(own))
@@ -369,16 +375,6 @@ def _useful(tables: SceneTables, camera: Camera, own: np.ndarray, two_sided: boo
         shares += (1 - REST) * arriving / arriving.sum()
     total = np.cumsum(shares)
     return own, total / total[-1]
-
-
-def _curve(points: np.ndarray) -> np.ndarray:
-    """Numbers along Morton's curve."""
-    low = points.min(axis=0)
-    size = (points.max(axis=0) - low).max()
-    cell = np.minimum((points - low) / (size if size > 0 else 1) * 1024, 1023).astype(np.int64)
-    bits = np.arange(10)
-    spread = (cell[:, :, None] >> bits & 1) << 3 * bits
-    return (spread.sum(axis=2) << np.arange(3)).sum(axis=1)
 
 
 def shadows_of(tables: SceneTables, camera: Camera, *, count: int, seed: int) -> list[ShadowSamples]:
