@@ -8,6 +8,7 @@ from geomkit.implicit.dual import dual_contouring as dual_contouring, surface_ne
 from geomkit.implicit.grid import SdfGrid as SdfGrid, sdf_grid as sdf_grid
 from geomkit.implicit.interpolate_grid import interpolate_grid as interpolate_grid
 from geomkit.implicit.marching_cubes import marching_cubes as marching_cubes
+from geomkit.implicit.redistance import redistance as redistance
 from geomkit.implicit.remesh import offset as offset, remesh as remesh, voxelize as voxelize
 from geomkit.implicit.signed_distance import contains as contains, signed_distance as signed_distance
 from geomkit.implicit.sphere_trace import sphere_trace as sphere_trace
