@@ -5,6 +5,7 @@ from geomkit.autodiff.gradcheck import gradcheck as gradcheck
 from geomkit.autodiff.tape import Tape as Tape
 from geomkit.errors import DeviceError as DeviceError, MeshError as MeshError, SignWarning as SignWarning
 from geomkit.implicit.dual import dual_contouring as dual_contouring, surface_nets as surface_nets
+from geomkit.implicit.flexicubes import flexicubes as flexicubes
 from geomkit.implicit.grid import SdfGrid as SdfGrid, sdf_grid as sdf_grid
 from geomkit.implicit.interpolate_grid import interpolate_grid as interpolate_grid
 from geomkit.implicit.marching_cubes import marching_cubes as marching_cubes
