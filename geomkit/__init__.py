@@ -3,7 +3,12 @@
 from geomkit import compat as compat
 from geomkit.autodiff.gradcheck import gradcheck as gradcheck
 from geomkit.autodiff.tape import Tape as Tape
-from geomkit.errors import DeviceError as DeviceError, MeshError as MeshError, SignWarning as SignWarning
+from geomkit.errors import (
+    ColorSpaceWarning as ColorSpaceWarning,
+    DeviceError as DeviceError,
+    MeshError as MeshError,
+    SignWarning as SignWarning,
+)
 from geomkit.implicit.dual import dual_contouring as dual_contouring, surface_nets as surface_nets
 from geomkit.implicit.flexicubes import flexicubes as flexicubes
 from geomkit.implicit.grid import SdfGrid as SdfGrid, sdf_grid as sdf_grid
@@ -13,6 +18,26 @@ from geomkit.implicit.redistance import redistance as redistance
 from geomkit.implicit.remesh import offset as offset, remesh as remesh, voxelize as voxelize
 from geomkit.implicit.signed_distance import contains as contains, signed_distance as signed_distance
 from geomkit.implicit.sphere_trace import sphere_trace as sphere_trace
+from geomkit.inverse.buffer_loss import depth_loss as depth_loss, normal_loss as normal_loss
+from geomkit.inverse.image_loss import (
+    huber_loss as huber_loss,
+    iou_loss as iou_loss,
+    l1_loss as l1_loss,
+    mse_loss as mse_loss,
+    multiscale_loss as multiscale_loss,
+    psnr as psnr,
+)
+from geomkit.inverse.large_steps import (
+    LargeSteps as LargeSteps,
+    from_differential as from_differential,
+    to_differential as to_differential,
+)
+from geomkit.inverse.mesh_loss import (
+    mesh_edge_loss as mesh_edge_loss,
+    mesh_laplacian_smoothing as mesh_laplacian_smoothing,
+    mesh_normal_consistency as mesh_normal_consistency,
+)
+from geomkit.inverse.ssim import ssim as ssim
 from geomkit.mesh import shapes as shapes
 from geomkit.mesh.io import load_mesh as load_mesh
 from geomkit.mesh.measure import (
@@ -54,6 +79,7 @@ from geomkit.spatial.cast_rays import cast_rays as cast_rays
 from geomkit.spatial.closest_point import closest_point as closest_point
 from geomkit.spatial.compare import chamfer_distance as chamfer_distance, hausdorff_distance as hausdorff_distance
 from geomkit.spatial.hits import all_hits as all_hits, count_hits as count_hits, occluded as occluded
+from geomkit.spatial.isotropic_remesh import isotropic_remesh as isotropic_remesh
 from geomkit.spatial.sample_surface import sample_surface as sample_surface
 from geomkit.spatial.winding_number import winding_number as winding_number
 

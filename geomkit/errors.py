@@ -3,7 +3,7 @@
 import sys
 import warnings
 
-__all__ = ["DeviceError", "MeshError", "SignWarning", "message", "missing_package", "warn"]
+__all__ = ["ColorSpaceWarning", "DeviceError", "MeshError", "SignWarning", "message", "missing_package", "warn"]
 
 
 class MeshError(ValueError):
@@ -12,6 +12,10 @@ class MeshError(ValueError):
 
 class DeviceError(RuntimeError):
     """A device or one of its libraries is missing, or refuses to work."""
+
+
+class ColorSpaceWarning(UserWarning):
+    """Colours of an sRGB image are compared with linear ones."""
 
 
 class SignWarning(UserWarning):

@@ -162,6 +162,8 @@ class _JaxCall(Call):
 
     def _shape(self, kind: str, *letters: str) -> tuple[tuple[int, ...], np.dtype]:
         dtype = self.precision if kind == "real" else np.dtype(kind)
+        if letters and letters[0].startswith("="):
+            return tuple(np.shape(self.arguments[letters[0].removeprefix("=")])), dtype
         return tuple(int(x) if x.isdigit() else self.length(x) for x in letters), dtype
 
     def _to_jax(self, array: Any, like: Any = None) -> Any:

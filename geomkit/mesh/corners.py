@@ -10,7 +10,7 @@ from geomkit.runtime.kernel import Kernel
 if TYPE_CHECKING:
     from geomkit.mesh.mesh import Mesh
 
-__all__ = ["sum_at_vertices", "vertex_corners"]
+__all__ = ["sum_at_vertices", "sum_corners", "vertex_corners"]
 
 sum_corners = Kernel(
     "mesh/corners.cu",

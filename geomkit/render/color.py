@@ -8,10 +8,14 @@ import numpy as np
 
 from geomkit.errors import message
 
-__all__ = ["linear_to_srgb", "srgb_to_linear"]
+__all__ = ["EncodedImage", "linear_to_srgb", "srgb_to_linear"]
 
 # The two pieces of the curve meet here, within 3e-8 of each other (IEC 61966-2-1).
 LINEAR_END, SRGB_END = 0.0031308, 0.04045
+
+
+class EncodedImage(np.ndarray):
+    """An image of sRGB values, as a PNG or JPEG holds them; what is computed from it stays one, until it is linear."""
 
 
 def srgb_to_linear(srgb: Any) -> Any:
@@ -34,6 +38,7 @@ def srgb_to_linear(srgb: Any) -> Any:
         [0.0, 0.214, 1.0]
     """
     x, xp = _given("srgb_to_linear", "srgb", srgb)
+    x = x.view(np.ndarray) if isinstance(x, EncodedImage) else x
     # The power is of a number that it has a finite slope at, whichever piece is taken.
     upper = xp.where(x > SRGB_END, x, 0.0 * x + 1.0)
     return xp.where(x > SRGB_END, ((upper + 0.055) / 1.055) ** 2.4, x / 12.92)

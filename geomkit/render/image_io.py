@@ -13,7 +13,7 @@ import numpy as np
 from geomkit.arrays import as_array
 from geomkit.errors import message
 from geomkit.files import replacing
-from geomkit.render.color import linear_to_srgb, srgb_to_linear
+from geomkit.render.color import EncodedImage, linear_to_srgb, srgb_to_linear
 from geomkit.render.exr import read_exr, write_exr
 from geomkit.render.png import is_deep, read_png, write_png
 from geomkit.render.radiance_hdr import read_hdr, write_hdr
@@ -25,11 +25,13 @@ CHANNELS = {"png": (1, 2, 3, 4), "jpg": (1, 3), "jpeg": (1, 3), "exr": (1, 2, 3,
 QUALITY = 95  # of JPEG
 
 
-def load_image(path: str | os.PathLike) -> np.ndarray:
+def load_image(path: str | os.PathLike, *, linear: bool = True) -> np.ndarray:
     """Read an image file as linear colours.
 
     Args:
         path: a .png, .jpg, .jpeg, .exr, .hdr or .npy file. Of EXR, scan lines packed by ZIP, ZIPS, RLE or not at all.
+        linear: False keeps the sRGB values of PNG and JPEG, from 0 to 1, as an `EncodedImage`: losses warn where
+            it meets a linear image. `gk.srgb_to_linear` makes it linear.
 
     Returns:
         (H, W, C) float32, row 0 on top. C is what the file has: 1 grey, 3 colours, and alpha after either. Colours of
@@ -52,6 +54,8 @@ def load_image(path: str | os.PathLike) -> np.ndarray:
     extension = _extension(path, "load_image")
     data = path.read_bytes()
     try:
+        if not linear and _READERS[extension] is decoded:
+            return levels_of(data).view(EncodedImage)
         return _READERS[extension](data)
     except Exception as error:
         # Readers raise whatever their parsers happen to raise: IndexError, struct.error, zlib.error...
@@ -111,6 +115,14 @@ def decoded(data: bytes) -> np.ndarray:
     Raises:
         ValueError, OSError: it is neither.
     """
+    image = levels_of(data)
+    colors = image.shape[2] - (image.shape[2] in (2, 4))
+    image[:, :, :colors] = srgb_to_linear(image[:, :, :colors])
+    return image.astype(np.float32)
+
+
+def levels_of(data: bytes) -> np.ndarray:
+    """(H, W, C) float32 from 0 to 1, as the file has them."""
     if is_deep(data):
         levels = read_png(data)
     else:
@@ -120,10 +132,7 @@ def decoded(data: bytes) -> np.ndarray:
             levels = imageio.v3.imread(file, plugin="pillow", index=0)
         if levels.dtype == bool:
             levels = levels.astype(np.uint8) * 255
-    image = levels.reshape(*levels.shape[:2], -1) / np.float32(65535 if levels.dtype == np.uint16 else 255)
-    colors = image.shape[2] - (image.shape[2] in (2, 4))
-    image[:, :, :colors] = srgb_to_linear(image[:, :, :colors])
-    return image.astype(np.float32)
+    return levels.reshape(*levels.shape[:2], -1) / np.float32(65535 if levels.dtype == np.uint16 else 255)
 
 
 def pixels_of(op: str, image: Any) -> np.ndarray:

@@ -71,6 +71,11 @@ def flexible(values, deform, alpha, beta, gamma):
     return found.vertices, found.deviation
 
 
+def images():
+    return list(np.random.default_rng(2).uniform(0.1, 0.9, size=(2, 12, 13, 3)))
+
+
+STEPS = gk.LargeSteps(torus())
 PLACE = [np.array(0.0), np.array([0.9, 1.0, 1.1]), np.array([1.0, 2.0, 3.0])]
 
 
@@ -113,6 +118,20 @@ CHECKS = {
         lambda p, w, k, d: gk.project_points(p, cameras.posed(w), cameras.optics(k), d),
         [cameras.POINTS, cameras.WORLD_TO_CAMERA, cameras.K, cameras.DISTORTION], {"step": 1e-5},
     ),
+    "l1_loss": lambda: (gk.l1_loss, images(), {}),
+    "mse_loss": lambda: (gk.mse_loss, images(), {}),
+    "huber_loss": lambda: (gk.huber_loss, images(), {}),
+    "multiscale_loss": lambda: (gk.multiscale_loss, images(), {}),
+    "ssim": lambda: (gk.ssim, images(), {"step": 1e-5}),
+    "psnr": lambda: (gk.psnr, images(), {}),
+    "iou_loss": lambda: (gk.iou_loss, images(), {}),
+    "depth_loss": lambda: (gk.depth_loss, images(), {}),
+    "normal_loss": lambda: (gk.normal_loss, images(), {}),
+    "mesh_laplacian_smoothing": lambda: (gk.mesh_laplacian_smoothing, [torus()], {}),
+    "mesh_normal_consistency": lambda: (gk.mesh_normal_consistency, [torus()], {"step": 1e-5}),
+    "mesh_edge_loss": lambda: (gk.mesh_edge_loss, [torus()], {}),
+    "to_differential": lambda: (lambda x: gk.to_differential(x, STEPS), [torus().vertices], {"step": 1e-4}),
+    "from_differential": lambda: (lambda x: gk.from_differential(x, STEPS), [torus().vertices], {"step": 1e-4}),
     "pose": lambda: (
         lambda r, t, b: gk.pose(r, t, cameras.posed(b)),
         [np.array([0.3, -0.2, 0.4]), np.array([0.1, 0.2, 0.3]), cameras.WORLD_TO_CAMERA], {"step": 1e-5},

@@ -28,6 +28,12 @@ FIELD = np.linalg.norm(np.stack(np.meshgrid(*[np.linspace(-1, 1, 6)] * 3, indexi
 FIELD = FIELD + RNG.normal(size=FIELD.shape) * 0.02
 NORMALS = np.stack(np.gradient(FIELD), axis=-1)
 BOX = np.array([[-2.0] * 3, [2.0] * 3])
+IMAGES = RNG.uniform(0.1, 0.9, size=(2, 11, 12, 3))
+IMAGE_LOSSES = {
+    "l1_loss": "image", "mse_loss": "image", "huber_loss": "image", "multiscale_loss": "image", "ssim": "image",
+    "psnr": "image", "iou_loss": "mask", "depth_loss": "depth", "normal_loss": "normal",
+}  # fmt: skip
+STEPS = gk.LargeSteps(BALL)
 PLACE = {"level": np.array(0.03), "spacing": np.array([0.9, 1.0, 1.1]), "origin": np.array([0.1, 0.2, 0.3])}
 
 
@@ -125,6 +131,14 @@ CASES = {
     "chamfer_distance": Case(gk.chamfer_distance, {"a": POINTS, "b": VERTICES}),
     "pixel_rays": through_a_lens("pixel_rays", pixels=cameras.PIXELS),
     "project_points": through_a_lens("project_points", points=cameras.POINTS),
+    **{name: Case(getattr(gk, name), {first: IMAGES[0], "target": IMAGES[1]}) for name, first in IMAGE_LOSSES.items()},
+    **{
+        name: of_mesh(name) for name in ("mesh_edge_loss", "mesh_laplacian_smoothing", "mesh_normal_consistency")
+    },
+    "to_differential": Case(lambda values: gk.to_differential(values, STEPS), {"values": VERTICES}),
+    "from_differential": Case(
+        lambda differential: gk.from_differential(differential, STEPS), {"differential": VERTICES}
+    ),
     "pose": Case(
         lambda rotation_vector, translation, base: gk.pose(rotation_vector, translation, cameras.posed(base)),
         {"rotation_vector": POINTS[0], "translation": POINTS[1], "base": cameras.WORLD_TO_CAMERA},

@@ -42,6 +42,11 @@ def lens():
     return {name: x.copy() for name, x in numbers.items()}
 
 
+def images(first):
+    one, other = np.random.default_rng(2).uniform(0.1, 0.9, size=(2, 12, 13, 3))
+    return {first: one.copy(), "target": other.copy()}
+
+
 # ---- the same gradients as the explicit pairs
 
 def weights():
@@ -78,6 +83,20 @@ PAIRS = {
     "hausdorff_distance": lambda: {"a": torus(), "b": cloud(), "samples": 50},
     "pixel_rays": lambda: {"pixels": cameras.PIXELS.copy(), **lens()},
     "project_points": lambda: {"points": cameras.POINTS.copy(), **lens()},
+    "l1_loss": lambda: images("image"),
+    "mse_loss": lambda: images("image"),
+    "huber_loss": lambda: images("image"),
+    "multiscale_loss": lambda: images("image"),
+    "ssim": lambda: images("image"),
+    "psnr": lambda: images("image"),
+    "iou_loss": lambda: images("mask"),
+    "depth_loss": lambda: images("depth"),
+    "normal_loss": lambda: images("normal"),
+    "mesh_laplacian_smoothing": lambda: {"mesh": torus(), "method": "cot"},
+    "mesh_normal_consistency": lambda: {"mesh": torus()},
+    "mesh_edge_loss": lambda: {"mesh": torus()},
+    "to_differential": lambda: {"values": cloud(63), "steps": gk.LargeSteps(torus())},
+    "from_differential": lambda: {"differential": cloud(63), "steps": gk.LargeSteps(torus())},
     "pose": lambda: {
         "rotation_vector": np.array([0.3, -0.2, 0.4]), "translation": np.array([0.1, 0.2, 0.3]),
         "base": cameras.WORLD_TO_CAMERA.copy(),

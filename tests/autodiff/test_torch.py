@@ -140,6 +140,16 @@ def of_mesh(op):
     return lambda vertices: op(mesh(vertices)), lambda: [ball()]
 
 
+IMAGE_LOSSES = (
+    "depth_loss", "huber_loss", "iou_loss", "l1_loss", "mse_loss", "multiscale_loss", "normal_loss", "psnr", "ssim",
+)  # fmt: skip
+STEPS = gk.LargeSteps(gk.shapes.icosphere(1))
+
+
+def images():
+    return [doubles(x) for x in np.random.default_rng(2).uniform(0.1, 0.9, size=(2, 11, 12, 3))]
+
+
 # For each primitive with gradients: a function of tensors that gives all its outputs, and what to call it with.
 CASES = {
     "area": of_mesh(gk.area),
@@ -155,6 +165,12 @@ CASES = {
     "interpolate_grid": (between, lambda: [doubles(random(4, 5, 3)), points()]),
     "marching_cubes": (contour(gk.marching_cubes), egg),
     "pixel_rays": through_a_lens(gk.pixel_rays, cameras.PIXELS),
+    **{name: (getattr(gk, name), images) for name in IMAGE_LOSSES},
+    "mesh_edge_loss": of_mesh(gk.mesh_edge_loss),
+    "mesh_laplacian_smoothing": of_mesh(gk.mesh_laplacian_smoothing),
+    "mesh_normal_consistency": of_mesh(gk.mesh_normal_consistency),
+    "to_differential": (lambda x: gk.to_differential(x, STEPS), lambda: [ball()]),
+    "from_differential": (lambda x: gk.from_differential(x, STEPS), lambda: [ball()]),
     "pose": (
         lambda rotation, shift, base: gk.pose(rotation, shift, cameras.posed(base)),
         lambda: [doubles(x) for x in (cameras.POINTS[0], cameras.POINTS[1], cameras.WORLD_TO_CAMERA)],
