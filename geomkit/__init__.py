@@ -10,9 +10,11 @@ from geomkit.errors import (
     SignWarning as SignWarning,
 )
 from geomkit.implicit.dual import dual_contouring as dual_contouring, surface_nets as surface_nets
+from geomkit.implicit.flexicubes import flexicubes as flexicubes
 from geomkit.implicit.grid import SdfGrid as SdfGrid, sdf_grid as sdf_grid
 from geomkit.implicit.interpolate_grid import interpolate_grid as interpolate_grid
 from geomkit.implicit.marching_cubes import marching_cubes as marching_cubes
+from geomkit.implicit.redistance import redistance as redistance
 from geomkit.implicit.remesh import offset as offset, remesh as remesh, voxelize as voxelize
 from geomkit.implicit.signed_distance import contains as contains, signed_distance as signed_distance
 from geomkit.implicit.sphere_trace import sphere_trace as sphere_trace

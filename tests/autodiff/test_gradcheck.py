@@ -59,6 +59,18 @@ def normals():
     return n / np.linalg.norm(n, axis=-1, keepdims=True)
 
 
+def weights():
+    """Of the cells of `samples`."""
+    rng = np.random.default_rng(2)
+    shapes = {"deform": (4, 5, 6, 3), "alpha": (3, 4, 5, 8), "beta": (3, 4, 5, 12), "gamma": (3, 4, 5)}
+    return {name: rng.uniform(0.8, 1.2, shape) - (name == "deform") for name, shape in shapes.items()}
+
+
+def flexible(values, deform, alpha, beta, gamma):
+    found = gk.flexicubes(values, deform=deform, alpha=alpha, beta=beta, gamma=gamma, split="center")
+    return found.vertices, found.deviation
+
+
 def images():
     return list(np.random.default_rng(2).uniform(0.1, 0.9, size=(2, 12, 13, 3)))
 
@@ -90,6 +102,7 @@ CHECKS = {
     "sphere_trace": lambda: (traced, [bowl(), *beams(), *passing()], {"step": 1e-5}),
     "sdf_features": lambda: (gk.sdf_features, [bowl(), *beams()], {"step": 1e-5}),
     "marching_cubes": lambda: (placed(gk.marching_cubes), [samples(), *PLACE], {"step": 1e-3}),
+    "flexicubes": lambda: (flexible, [samples(), *weights().values()], {"step": 1e-4}),
     "surface_nets": lambda: (placed(gk.surface_nets), [samples(), *PLACE], {"step": 1e-3}),
     "dual_contouring": lambda: (
         placed(gk.dual_contouring, regularization=5.0), [samples(), normals(), *PLACE], {"step": 1e-4},

@@ -65,6 +65,12 @@ def of_field(name: str) -> Case:
     return Case(lambda **inputs: getattr(gk, name)(**inputs), inputs)
 
 
+def flexible() -> Case:
+    shapes = {"deform": (6, 6, 6, 3), "alpha": (5, 5, 5, 8), "beta": (5, 5, 5, 12), "gamma": (5, 5, 5)}
+    weights = {name: RNG.uniform(0.8, 1.2, shape) - (name == "deform") for name, shape in shapes.items()}
+    return Case(lambda **inputs: gk.flexicubes(**inputs, split="center"), {"values": 5 * FIELD + 0.3, **weights})
+
+
 def traced(name: str) -> Case:
     """Rays to the middle of the field, far from its silhouette."""
     aims = 2.5 + 0.3 * RNG.normal(size=(6, 3))
@@ -118,6 +124,7 @@ CASES = {
     "sphere_trace": traced("sphere_trace"),
     "sdf_features": traced("sdf_features"),
     "marching_cubes": of_field("marching_cubes"),
+    "flexicubes": flexible(),
     "surface_nets": of_field("surface_nets"),
     "dual_contouring": of_field("dual_contouring"),
     "chamfer_distance": Case(gk.chamfer_distance, {"a": POINTS, "b": VERTICES}),

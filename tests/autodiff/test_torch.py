@@ -77,6 +77,19 @@ def contour(op):
     return call
 
 
+def weighted():
+    """A distance to a ball, and weights of its cells."""
+    rng = np.random.default_rng(2)
+    shapes = (4, 4, 4, 3), (3, 3, 3, 8), (3, 3, 3, 12), (3, 3, 3)
+    values = np.linalg.norm(GRID[1:5, 1:5, 1:5], axis=-1) - 1.1
+    return [doubles(values), *(doubles(rng.uniform(0.8, 1.2, shape)) for shape in shapes)]
+
+
+def flexible(values, deform, alpha, beta, gamma):
+    found = gk.flexicubes(values, deform=deform, alpha=alpha, beta=beta, gamma=gamma, split="center")
+    return found.vertices, found.deviation
+
+
 def beams():
     """A distance to a ball, and rays that hit it far from its silhouette."""
     origins = 4 * random(5, 3, seed=2)
@@ -147,6 +160,7 @@ CASES = {
     "dual_contouring": (contour(gk.dual_contouring), egg),
     "face_areas": of_mesh(gk.face_areas),
     "face_normals": of_mesh(gk.face_normals),
+    "flexicubes": (flexible, weighted),
     "hausdorff_distance": (apart(gk.hausdorff_distance), lambda: [ball(), doubles(1.3 * ball().detach())]),
     "interpolate_grid": (between, lambda: [doubles(random(4, 5, 3)), points()]),
     "marching_cubes": (contour(gk.marching_cubes), egg),
