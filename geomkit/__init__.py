@@ -15,6 +15,7 @@ from geomkit.implicit.interpolate_grid import interpolate_grid as interpolate_gr
 from geomkit.implicit.marching_cubes import marching_cubes as marching_cubes
 from geomkit.implicit.remesh import offset as offset, remesh as remesh, voxelize as voxelize
 from geomkit.implicit.signed_distance import contains as contains, signed_distance as signed_distance
+from geomkit.inverse import schedule as schedule
 from geomkit.inverse.buffer_loss import depth_loss as depth_loss, normal_loss as normal_loss
 from geomkit.inverse.image_loss import (
     huber_loss as huber_loss,
@@ -29,10 +30,17 @@ from geomkit.inverse.large_steps import (
     from_differential as from_differential,
     to_differential as to_differential,
 )
+from geomkit.inverse.lbfgs import lbfgs as lbfgs
 from geomkit.inverse.mesh_loss import (
     mesh_edge_loss as mesh_edge_loss,
     mesh_laplacian_smoothing as mesh_laplacian_smoothing,
     mesh_normal_consistency as mesh_normal_consistency,
+)
+from geomkit.inverse.optimizer import (
+    SGD as SGD,
+    Adam as Adam,
+    UniformAdam as UniformAdam,
+    VectorAdam as VectorAdam,
 )
 from geomkit.inverse.ssim import ssim as ssim
 from geomkit.mesh import shapes as shapes
