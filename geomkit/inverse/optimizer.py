@@ -46,9 +46,10 @@ class Optimizer:
         missing = [name for name in self.parameters if name not in rates]
         if missing:
             raise ValueError(message(self.op, "lr", "a rate for each parameter", f"none for {', '.join(missing)}"))
-        self.lr: dict[str, Schedule] = {
-            name: rate if callable(rate) else constant(rate) for name, rate in rates.items() if name in self.parameters
-        }
+        self.lr: dict[str, Schedule] = {}
+        for name in self.parameters:
+            rate: Any = rates[name]
+            self.lr[name] = rate if callable(rate) else constant(rate)
         self.steps = 0
         self._state: dict[str, dict[str, Any]] = {
             name: {moment: self._fresh(moment, x) for moment in self.moments} for name, x in self.parameters.items()
