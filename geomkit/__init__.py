@@ -17,6 +17,7 @@ from geomkit.implicit.remesh import offset as offset, remesh as remesh, voxelize
 from geomkit.implicit.signed_distance import contains as contains, signed_distance as signed_distance
 from geomkit.inverse import schedule as schedule
 from geomkit.inverse.buffer_loss import depth_loss as depth_loss, normal_loss as normal_loss
+from geomkit.inverse.dataset import Dataset as Dataset, load_dataset as load_dataset
 from geomkit.inverse.fit import Fit as Fit, FitStep as FitStep, Stage as Stage, fit as fit
 from geomkit.inverse.image_loss import (
     huber_loss as huber_loss,

@@ -49,7 +49,7 @@ class Optimizer:
         self.lr: dict[str, Schedule] = {}
         for name in self.parameters:
             rate: Any = rates[name]
-            self.lr[name] = rate if callable(rate) else constant(rate)
+            self.lr[name] = rate if not isinstance(rate, (int, float)) else constant(rate)
         self.steps = 0
         self._state: dict[str, dict[str, Any]] = {
             name: {moment: self._fresh(moment, x) for moment in self.moments} for name, x in self.parameters.items()

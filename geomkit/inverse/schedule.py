@@ -92,7 +92,8 @@ def warmup(schedule: Schedule | float, steps: int) -> Schedule:
         >>> slow(0), slow(3), slow(9)
         (0.25, 1.0, 1.0)
     """
-    full, n = schedule if callable(schedule) else constant(schedule), _steps(steps)
+    full: Schedule = schedule if callable(schedule) else constant(schedule)
+    n = _steps(steps)
     return lambda k: full(k) * min((k + 1) / n, 1.0)
 
 

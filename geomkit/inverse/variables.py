@@ -192,10 +192,10 @@ def hidden(scene: Scene) -> Scene:
 
 def shown(scene: Scene, like: Scene) -> Scene:
     """The scene with lights that are seen or not as those of another are."""
-    lights = {
-        name: replace(light, visible=getattr(like.lights[name], "visible", True)) if hasattr(light, "visible") else light
-        for name, light in scene.lights.items()
-    }
+    lights = {}
+    for name, light in scene.lights.items():
+        seen = {"visible": getattr(like.lights[name], "visible", True)} if hasattr(light, "visible") else {}
+        lights[name] = replace(light, **seen)
     return Scene(scene.objects, lights)
 
 
