@@ -18,7 +18,10 @@ from geomkit.implicit.redistance import redistance as redistance
 from geomkit.implicit.remesh import offset as offset, remesh as remesh, voxelize as voxelize
 from geomkit.implicit.signed_distance import contains as contains, signed_distance as signed_distance
 from geomkit.implicit.sphere_trace import sphere_trace as sphere_trace
+from geomkit.inverse import schedule as schedule
 from geomkit.inverse.buffer_loss import depth_loss as depth_loss, normal_loss as normal_loss
+from geomkit.inverse.dataset import Dataset as Dataset, load_dataset as load_dataset
+from geomkit.inverse.fit import Fit as Fit, FitStep as FitStep, Stage as Stage, fit as fit
 from geomkit.inverse.image_loss import (
     huber_loss as huber_loss,
     iou_loss as iou_loss,
@@ -32,10 +35,18 @@ from geomkit.inverse.large_steps import (
     from_differential as from_differential,
     to_differential as to_differential,
 )
+from geomkit.inverse.lbfgs import lbfgs as lbfgs
+from geomkit.inverse.live import LiveView as LiveView
 from geomkit.inverse.mesh_loss import (
     mesh_edge_loss as mesh_edge_loss,
     mesh_laplacian_smoothing as mesh_laplacian_smoothing,
     mesh_normal_consistency as mesh_normal_consistency,
+)
+from geomkit.inverse.optimizer import (
+    SGD as SGD,
+    Adam as Adam,
+    UniformAdam as UniformAdam,
+    VectorAdam as VectorAdam,
 )
 from geomkit.inverse.ssim import ssim as ssim
 from geomkit.mesh import shapes as shapes
