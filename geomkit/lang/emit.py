@@ -314,6 +314,9 @@ class _Emitter:
         for v in reversed(op.results):
             self.line(f"const {v.type.c} {self.define(v)} = stack.pop<{v.type.c}>();")
 
+    def on_lost(self, op: Op) -> None:
+        raise AssertionError("the result of an atomic is asked for")
+
     def on_slots(self, op: Op) -> None:
         self.line(f"{op.attr[1].c} slots{op.attr[0]}[{op.attr[2]}];")
 

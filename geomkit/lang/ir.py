@@ -24,9 +24,7 @@ from geomkit.lang.types import Array, Composite, Scalar, Type, boolean
 
 __all__ = ["Access", "Builder", "Op", "Parameter", "Program", "Region", "Value", "copied", "copied_op", "free_values", "show", "walk"]
 
-EFFECTS = frozenset(
-    {"store", "atomic", "grad_store", "grad_add", "push", "pop", "slot_put", "assert", "print", "param_grad", "native_adj"}
-)
+EFFECTS = frozenset({"store", "atomic", "grad_store", "grad_add", "assert", "print", "param_grad"})
 MEMORY = frozenset({"load", "store", "atomic", "grad_load", "grad_store", "grad_add"})
 _number = itertools.count(1)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from geomkit.lang.ir import MEMORY, Access, Builder, Op, Program, Region, walk
 from geomkit.lang.types import Array
 
-__all__ = ["exclusive", "plain_updates", "written"]
+__all__ = ["exclusive", "exclusive_gradients", "plain_updates", "written"]
 
 
 def written(program: Program) -> set[str]:
@@ -25,6 +25,16 @@ def exclusive(program: Program) -> set[str]:
         if op.kind in MEMORY and not _at_own_index(op, program):
             found.discard(op.attr.array)
     return found
+
+
+def exclusive_gradients(program: Program) -> None:
+    """Let an adjoint program add without atomics to the gradients that no other thread touches."""
+    shared = {
+        op.attr.array for op in walk(program.body) if op.kind.startswith("grad_") and not _at_own_index(op, program)
+    }
+    for op in walk(program.body):
+        if op.kind == "grad_add" and op.attr.array not in shared:
+            op.attr = Access(op.attr.array, op.attr.leaf, "exclusive")
 
 
 def _at_own_index(op: Op, program: Program) -> bool:

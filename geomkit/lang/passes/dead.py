@@ -24,11 +24,21 @@ class _Marks:
         self.around: dict[Op, Op | None] = {}
         self.owner: dict[Value, tuple[Op, int]] = {}  # of a region's parameter: the operation, and which carried value
         self.waiting: list[Value] = []
+        self.saved: dict[int, list[Op]] = {}  # where the values that are taken from a stack were put, by site
+        self._pops: dict[int, list[Value]] = {}
         self._index(body, None)
 
     def _index(self, region: Region, around: Op | None) -> None:
         for op in region.ops:
             self.around[op] = around
+            if op.kind == "push":
+                self.saved.setdefault(op.attr, []).append(op)
+            elif op.kind == "pop":
+                self._pops[op.attr] = list(op.results)
+            elif op.kind == "slot_put":
+                self.saved.setdefault(-op.attr, []).append(op)
+            elif op.kind == "slots":
+                self.saved.setdefault(-op.attr[0], []).append(op)
             for inner in op.regions:
                 if op.kind in ("for", "while"):
                     first = len(inner.params) - len(op.results)
@@ -78,6 +88,15 @@ class _Marks:
                 self._need(*(region.yields[k] for region in op.regions))
             elif op.kind in ("for", "while"):
                 self._carried(op, k)
+            elif op.kind == "pop":
+                for push in self.saved.get(op.attr, ()):
+                    self._keep(push)
+                    self._need(push.args[k])
+            elif op.kind == "slot_get":
+                self._need(*op.args)
+                for put in self.saved.get(-op.attr, ()):
+                    self._keep(put)
+                    self._need(*put.args)
             elif op.kind != "custom":
                 self._need(*op.args)
         elif v in self.owner:
@@ -85,6 +104,10 @@ class _Marks:
             self._keep(op)
             if k >= 0 and op.kind != "custom":
                 self._carried(op, k)
+
+    def popped(self, site: int) -> list[bool]:
+        """Which of the values that a stack's site takes are needed where they are taken back."""
+        return [v in self.values for v in self._pops[site]]
 
     def _carried(self, op: Op, k: int) -> None:
         self._need(op.inits[k], op.regions[-1].yields[k], op.results[k], op.carried[k])
@@ -102,5 +125,9 @@ def _sweep(region: Region, marks: _Marks) -> None:
                 inner.yields = [inner.yields[k] for k in kept]
         elif op.kind in ("for", "while"):
             keep_carried(op, [k for k, v in enumerate(op.results) if v in marks.values])
+        elif op.kind == "push":
+            op.args = [v for v, k in zip(op.args, marks.popped(op.attr), strict=True) if k]
+        elif op.kind == "pop":
+            op.results = [v for v in op.results if v in marks.values]
         for inner in op.regions:
             _sweep(inner, marks)
