@@ -205,9 +205,11 @@ def render(
         >>> image, round(float(image.color[16, 16, 0]), 3)
         (Rendering(color (32, 32, 3), mask (32, 32, 1)), 0.5)
     """
+    given = dict(locals())
     if is_batch(camera):
-        options = {name: value for name, value in locals().items() if name not in ("scene", "camera")}
-        return stacked([render.forward(scene, one, **options) for one in camera])
+        options = {name: value for name, value in given.items() if name not in ("scene", "camera")}
+        views: Any = camera
+        return stacked([render.forward(scene, one, **options) for one in views])
     q = _Query(scene, camera, channels, samples, depth, boundary, light_points, seed, filter, rows, columns)
     xp = q.tables.xp
     if q.boundary == "antialias":
@@ -401,6 +403,7 @@ def _by_object(tables: SceneTables, out: dict[str, Any]) -> dict[str, Any]:
     total = xp.zeros((mesh.n_vertices, 3)) if total is None else total
     normals = out.pop("normals", None)
     if normals is not None:
+        assert tables.shading is not None
         total = total + tables.shading.adjoint(normals)
     for name, first, last in zip(tables.names, tables.first_vertex, tables.first_vertex[1:], strict=False):
         out[f"{name}.vertices"] = total[first:last].astype(tables.dtype)
