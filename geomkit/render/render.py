@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import inspect
 import operator
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from geomkit.arrays import Library, as_array, library_of, precision_of, to_host, tracker_of
-from geomkit.autodiff.primitive import Primitive, node_for
-from geomkit.autodiff.recording import innermost
+from geomkit.arrays import as_array, to_host
 from geomkit.errors import message
-from geomkit.mesh.measure import vertex_normals
 from geomkit.render.camera import Camera
 from geomkit.render.film import Film
 from geomkit.render.first_hits import View
 from geomkit.render.pixel_rays import PixelWindow
 from geomkit.render.radiance import Radiance
-from geomkit.render.scene import ConstantLight, Scene
+from geomkit.render.rendering import CAMERA, CHANNELS, RenderGradients, Rendering
+from geomkit.render.scene import Scene
+from geomkit.render.scene_function import SceneFunction, is_batch, scene_of, stacked
 from geomkit.render.shadow import ShadowSamples
 from geomkit.render.silhouette import EdgeSamples
 from geomkit.render.tables import SceneTables, add
@@ -29,53 +25,8 @@ from geomkit.runtime import host
 
 __all__ = ["CHANNELS", "RenderGradients", "Rendering", "render"]
 
-CHANNELS = {"color": 3, "mask": 1, "depth": 1, "position": 3, "normal": 3, "albedo": 3}
 BOUNDARIES = ("integral", "none")
-CAMERA = ("world_to_camera", "K", "distortion")
 TILE = 1 << 17  # rays at a time: what is known of them, some hundred bytes each, does not grow with the image
-
-
-class Rendering:
-    """Channels of an image; those not asked for are None.
-
-    Attributes:
-        color: (H, W, 3) linear RGB.
-        mask: (H, W, 1) share of the pixel that objects cover.
-        depth: (H, W, 1) along the camera's z axis.
-        position, normal: (H, W, 3) in the world.
-        albedo: (H, W, 3) of the materials, unlit.
-    """
-
-    color: Any = None
-    mask: Any = None
-    depth: Any = None
-    position: Any = None
-    normal: Any = None
-    albedo: Any = None
-
-    def __init__(self, **channels: Any):
-        for name, image in channels.items():
-            setattr(self, name, image)
-
-    def __repr__(self) -> str:
-        known = {name: getattr(self, name) for name in CHANNELS if getattr(self, name) is not None}
-        return f"Rendering({', '.join(f'{name} {tuple(image.shape)}' for name, image in known.items())})"
-
-
-class RenderGradients:
-    """Gradients of an image.
-
-    Attributes:
-        scene: by path, such as "bunny.vertices".
-        camera: by field: "world_to_camera", "K", "distortion".
-    """
-
-    def __init__(self, scene: dict[str, Any], camera: dict[str, Any]):
-        self.scene, self.camera = scene, camera
-
-    def __getitem__(self, path: str) -> Any:
-        name, _, rest = path.partition(".")
-        return self.camera[rest] if name == "camera" else self.scene[path]
 
 
 class _Query:
@@ -97,7 +48,7 @@ class _Query:
         if not isinstance(camera, Camera):
             raise TypeError(message(op, "camera", "a Camera", type(camera).__name__))
         host.keep_freed_memory()
-        scene = _scene_of(scene)
+        scene = scene_of(scene)
         self.channels = (channels,) if isinstance(channels, str) else tuple(channels)
         if not self.channels or set(self.channels) - set(CHANNELS) or len(set(self.channels)) < len(self.channels):
             raise ValueError(message(op, "channels", f"some of {', '.join(CHANNELS)}, once each", repr(channels)))
@@ -179,83 +130,9 @@ class Features:
         )  # fmt: skip
 
 
-class _SceneFunction(Primitive):
-    """A primitive of a scene and a camera: gradients reach any array in either, by its path."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        bound = inspect.signature(self.forward).bind(*args, **kwargs).arguments
-        scene, camera = bound.pop("scene"), bound.pop("camera")
-        scene = _scene_of(scene)
-        arrays = {path: scene[path] for path in scene.paths()}
-        if isinstance(camera, Camera):
-            arrays |= {f"camera.{name}": getattr(camera, name) for name in CAMERA if getattr(camera, name) is not None}
-        trackers = {tracker_of(x) for x in arrays.values()} - {""}
-        if not trackers and innermost() is None:
-            image, library = self.forward(scene, camera, **bound), library_of(*arrays.values())
-            return Rendering(**{name: library.wrap(x) for name, x in vars(image).items()})
-        known = {path: x for path, x in arrays.items() if hasattr(x, "dtype")}
-        tracker = next(iter(trackers), "tape")
-        followed = tuple(path for path, x in known.items() if tracker_of(x)) or None
-        return node_for(tracker)(_Bound(self, scene, camera, bound, known, followed), known)  # pyright: ignore[reportArgumentType]
-
-
-class _Bound:
-    """One call of a `_SceneFunction` as a primitive of the arrays in its scene, by path."""
-
-    takes_result, reason, discrete = False, "", {}
-
-    def __init__(
-        self, op: Primitive, scene: Scene, camera: Camera, options: dict[str, Any], arrays: dict[str, Any], wanted: Any
-    ):
-        self.op, self.scene, self.camera, self.options, self.wanted = op, scene, camera, options, wanted
-        self.__name__ = op.__name__
-        self.parameters = tuple(arrays)
-        self.sends = {path: path for path in arrays}
-        parts = {name: options.get(name) for name in ("rows", "columns")}
-        film = Film("render", camera.width, camera.height, filter="box", samples=1, **parts)
-        height, width = film.rows, film.columns
-        chosen = options.get("channels", ("color",))
-        chosen = (chosen,) if isinstance(chosen, str) else tuple(chosen)
-        self.outputs = {
-            name: f"real {height} {width} {CHANNELS[name]}" for name in chosen if name in CHANNELS
-        }
-        self.early = tuple(self.outputs)
-        self.shapes = {path: (tuple(array.shape), precision_of(array)) for path, array in arrays.items()}
-
-    def _with(self, values: dict[str, Any]) -> tuple[Scene, Camera]:
-        own = {path.removeprefix("camera."): x for path, x in values.items() if path.startswith("camera.")}
-        scene = self.scene.with_plain({path: x for path, x in values.items() if not path.startswith("camera.")})
-        return scene, replace(self.camera, **own)
-
-    def forward(self, **values: Any) -> Rendering:
-        return self.op.forward(*self._with(values), **self.options)
-
-    def adjoint(self, **values: Any) -> SimpleNamespace:
-        cotangents = {name: values.pop(name) for name in list(values) if name.startswith("adj_")}
-        scene, camera = self._with(values)
-        g = self.op.adjoint(scene, camera, **self.options, **cotangents, wanted=self.wanted)
-        found = g.scene | {f"camera.{name}": x for name, x in g.camera.items()}
-        gradients = {}
-        for path in values:
-            shape, dtype = self.shapes[path]
-            # What the image does not depend on gets zero; a number for three channels the sum of theirs.
-            x = found.get(path, np.zeros(shape))
-            gradients[path] = (x.sum() if shape == () and x.ndim else x).astype(dtype)
-        return SimpleNamespace(**gradients)
-
-    def fields_of(self, result: Rendering, names: tuple[str, ...] | None = None) -> list[Any]:
-        return [getattr(result, name) for name in (self.outputs if names is None else names)]
-
-    def rebuilt(self, result: Rendering, outputs: dict[str, Any], library: Library) -> Rendering:
-        return Rendering(**outputs)
-
-    def assembled(self, fields: dict[str, Any]) -> Rendering:
-        return Rendering(**fields)
-
-
-def _declared(forward: Callable) -> _SceneFunction:
+def _declared(forward: Callable) -> SceneFunction:
     outputs = {name: f"real H W {count}" for name, count in CHANNELS.items()}
-    return _SceneFunction(forward, ("scene", "camera"), outputs, {})
+    return SceneFunction(forward, ("scene", "camera"), outputs, {})
 
 
 @_declared
@@ -277,7 +154,7 @@ def render(
 
     Args:
         scene: a Scene, or a mesh, which is then lit from everywhere alike.
-        camera: a Camera.
+        camera: a Camera; or a list of them, of one size or of several.
         channels: what to compute: "color"; "mask", the share of a pixel that objects cover; "depth" along the camera's
             z axis, "position", "normal" and "albedo", which are 0 where there is nothing: divide by the mask for the
             mean of what is there.
@@ -294,7 +171,8 @@ def render(
         rows, columns: (first, last) of a part of the image, last excluded; None is all. It is that part of the whole.
 
     Returns:
-        A record with an array (H, W, C) for each channel, of the scene's precision and library.
+        A record with an array (H, W, C) for each channel, of the scene's precision and library. Of a list of B cameras
+        of one size, arrays (B, H, W, C); of several sizes, a list of records.
 
     Gradients:
         scene and camera, through all channels: vertices, uv, albedo, metallic, roughness, emission, and what lights
@@ -317,6 +195,9 @@ def render(
         >>> image, round(float(image.color[16, 16, 0]), 3)
         (Rendering(color (32, 32, 3), mask (32, 32, 1)), 0.5)
     """
+    if is_batch(camera):
+        options = {name: value for name, value in locals().items() if name not in ("scene", "camera")}
+        return stacked([render.forward(scene, one, **options) for one in camera])
     q = _Query(scene, camera, channels, samples, depth, boundary, light_points, seed, filter, rows, columns)
     xp = q.tables.xp
     out = xp.zeros((q.film.rows, q.film.columns, int(q.stops[-1])), q.dtype)
@@ -352,12 +233,14 @@ def render_adjoint(
     Args:
         scene, camera, channels, samples, depth, boundary, light_points, seed, filter, rows, columns: as given to
             `render`.
-        adj_color, adj_mask, adj_depth, adj_position, adj_normal, adj_albedo: (H, W, C) cotangents; None is zero.
+        adj_color, adj_mask, adj_depth, adj_position, adj_normal, adj_albedo: (H, W, C) cotangents; None is zero. Of a
+            list of cameras, (B, H, W, C) or a list.
         wanted: paths such as "bunny.vertices" of the gradients that matter; None is all. Others may be left out.
 
     Returns:
         A record `.scene`, gradients by path, and `.camera`, by field; record["ball.vertices"] and
-        record["camera.K"] read them.
+        record["camera.K"] read them. Of a list of cameras, `.scene` is of all images together and `.camera` a list:
+        record["camera.0.K"].
 
     Raises:
         ValueError, TypeError: as `render`; a cotangent of the wrong shape, or of a channel that was not asked for.
@@ -374,6 +257,8 @@ def render_adjoint(
         ((642, 3), (3, 3))
     """
     given = locals()
+    if is_batch(camera):
+        return _summed(scene, camera, given)
     q = _Query(scene, camera, channels, samples, depth, boundary, light_points, seed, filter, rows, columns)
     adj = _cotangents(q, {name: given[f"adj_{name}"] for name in CHANNELS})
     tables = q.tables
@@ -403,6 +288,30 @@ def render_adjoint(
     return RenderGradients(_by_object(tables, out), cameras)
 
 
+def _summed(scene: Scene, cameras: Any, given: dict[str, Any]) -> RenderGradients:
+    """Gradients of images of several cameras: of the scene in all, and of each camera."""
+    options = {x: value for x, value in given.items() if x not in ("scene", "camera") and not x.startswith("adj_")}
+    total: dict[str, Any] = {}
+    fields = []
+    for k, one in enumerate(cameras):
+        adj = {}
+        for name in CHANNELS:
+            value = given[f"adj_{name}"]
+            if value is not None and len(value) != len(cameras):
+                expected = f"one for each of {len(cameras)} cameras"
+                raise ValueError(message("render.adjoint", f"adj_{name}", expected, str(len(value))))
+            adj[f"adj_{name}"] = None if value is None else value[k]
+        if given["wanted"] is not None:
+            own = f"camera.{k}."
+            theirs = [path for path in given["wanted"] if path.startswith(own) or not path.startswith("camera.")]
+            options["wanted"] = [path.replace(own, "camera.") for path in theirs]
+        g = render.adjoint(scene, one, **options, **adj)
+        fields.append(g.camera)
+        for path, value in g.scene.items():
+            add(total, path, value)
+    return RenderGradients(total, fields)
+
+
 def _add_boundaries(q: _Query, adj: Any, out: dict[str, Any]) -> None:
     def seen(*rays: Any) -> tuple[Any, Any]:
         features = q.seen(*rays)
@@ -410,7 +319,7 @@ def _add_boundaries(q: _Query, adj: Any, out: dict[str, Any]) -> None:
 
     repeat = q.samples**2 if q.bounces else 1
     # What shows the faces' normals jumps between them, too.
-    flat = ["normal" in q.channels or (q.bounces > 0 and not smooth) for smooth in q.tables.smooth]
+    flat = ["normal" in q.channels or (q.bounces > 0 and smooth is not True) for smooth in q.tables.smooth]
     edges = EdgeSamples(q.tables, q.camera, seen, repeat=repeat, seed=q.seed, flat=flat, film=q.film)
     edges.adjoint(adj, out)
     if q.bounces:
@@ -423,7 +332,7 @@ def _add_boundaries(q: _Query, adj: Any, out: dict[str, Any]) -> None:
 def _paths(scene: Any, camera: Camera, given: Any) -> frozenset[str]:
     """The paths, checked."""
     paths = frozenset((given,) if isinstance(given, str) else given)
-    known = {*_scene_of(scene).paths(), *(f"camera.{name}" for name in CAMERA)}
+    known = {*scene_of(scene).paths(), *(f"camera.{name}" for name in CAMERA)}
     if paths - known:
         expected = f"some of {', '.join(sorted(known))}"
         raise ValueError(message("render.adjoint", "wanted", expected, repr(sorted(paths - known))))
@@ -459,14 +368,10 @@ def _by_object(tables: SceneTables, out: dict[str, Any]) -> dict[str, Any]:
     total = xp.zeros((mesh.n_vertices, 3)) if total is None else total
     normals = out.pop("normals", None)
     if normals is not None:
-        total = total + vertex_normals.adjoint(mesh, adj_normals=normals.astype(tables.dtype)).vertices
+        total = total + tables.shading.adjoint(normals)
     for name, first, last in zip(tables.names, tables.first_vertex, tables.first_vertex[1:], strict=False):
         out[f"{name}.vertices"] = total[first:last].astype(tables.dtype)
     return out
-
-
-def _scene_of(given: Any) -> Scene:
-    return given if isinstance(given, Scene) else Scene(given, ConstantLight())
 
 
 def _count(op: str, name: str, value: Any, least: int) -> int:

@@ -60,13 +60,15 @@ class Object:
         mesh: a Mesh, or any object with `.vertices` and `.faces`.
         material: its material.
         uv: (V, 2) texture coordinates, v upwards, or None.
-        smooth: shade with normals interpolated between the vertices instead of those of the faces.
+        smooth: shade with normals interpolated between the vertices instead of those of the faces. True gives all
+            vertices at one place one normal, so that seams of textures do not show; "split" each vertex its own, so
+            that edges are hard where a mesh was cut for that.
     """
 
     mesh: Any
     material: Material = field(default_factory=Material)
     uv: Any = None
-    smooth: bool = False
+    smooth: bool | str = False
 
 
 @dataclass(frozen=True)

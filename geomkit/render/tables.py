@@ -25,6 +25,7 @@ from geomkit.render.direct_light import (
 from geomkit.render.environment import Surroundings
 from geomkit.render.merged import merged
 from geomkit.render.scene import ConstantLight, DirectionalLight, EnvironmentLight, Object, PointLight, Scene
+from geomkit.render.shading_normals import ShadingNormals
 from geomkit.runtime.device import namespace
 
 __all__ = ["LightEntry", "SceneTables", "Tint"]
@@ -136,10 +137,11 @@ class SceneTables:
             row[5], row[6] = model == "metallic", thing.material.two_sided
         self.material = xp.asarray(rows)
         self.emits = np.array([own["emission"].some or own["emission"].is_array for own in self.attributes])
-        self.smooth = [thing.smooth for thing in self.objects]
-        self.vertex_normals = xp.asarray(self.mesh.vertex_normals) if any(self.smooth) else None
+        self.smooth = [self._smoothness(name, thing) for name, thing in zip(self.names, self.objects, strict=True)]
+        self.shading = ShadingNormals(self.mesh, meshes, self.smooth) if any(self.smooth) else None
+        self.vertex_normals = None if self.shading is None else self.shading.normals
         # What kernels take; where nothing is smooth they do not look at the normals.
-        self.smooth_array = xp.asarray(np.array(self.smooth, np.int32))
+        self.smooth_array = xp.asarray(np.array([bool(flag) for flag in self.smooth], np.int32))
         self.normals_array = self.mesh.vertices_array if self.vertex_normals is None else self.vertex_normals
         # Of emission that differs from point to point, where it is.
         emission = np.ones((len(meshes), 3))
@@ -159,6 +161,12 @@ class SceneTables:
         self.lights = [self._light(name, light) for name, light in scene.lights.items()]
         self.lights += [self._emitter(int(k)) for k in np.flatnonzero(self.emits)]
         self.has_emitters = bool(self.emits.any())
+
+    @staticmethod
+    def _smoothness(name: str, thing: Object) -> bool | str:
+        if thing.smooth == "split" or isinstance(thing.smooth, (bool, np.bool_)):
+            return thing.smooth if thing.smooth == "split" else bool(thing.smooth)
+        raise ValueError(message("render", f"{name}.smooth", "True, False or 'split'", repr(thing.smooth)))
 
     def _attributes(self, name: str, thing: Object) -> dict[str, Attribute]:
         k = self.names.index(name)

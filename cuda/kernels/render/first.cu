@@ -12,6 +12,11 @@ struct Cast {
     real origin[3 * RAYS], direction[3 * RAYS];
 };
 
+GK_FN bool is_blind(const Cast& cast, int i) {
+    Vec3 d = row(cast.direction, i);
+    return !(d.x == d.x && d.y == d.y && d.z == d.z);
+}
+
 // stream[i] tells the pixel of ray i from others of the image, `width` pixels wide: its number there, xor `mixed`. index[i] is the
 // number of the sample within it. A pixel without a ray, of a direction that is NaN, sees nothing. Where the hits are `known`, t, face and barycentric are read.
 GK_KERNEL first_hits_fwd(int n, int block, int count, Camera camera, Pixels pixels, int width, int mixed, int known, Bvh bvh, Mesh mesh,
@@ -58,10 +63,20 @@ GK_KERNEL first_hits_fwd(int n, int block, int count, Camera camera, Pixels pixe
             }
             continue;
         }
+        // A pixel that the lens has no ray for sees nothing: another ray takes its place.
+        for (int i = 0; i < end - begin; ++i)
+            if (is_blind(cast, i)) set_row(cast.origin, i, {real(bvh.center[0]), real(bvh.center[1]), real(bvh.center[2])}), set_row(cast.direction, i, {1, 1, 1});
         const Rays rays = {cast.origin, cast.direction, nullptr, nullptr, 0, infinity()};
         HitRows out = {t + begin, face + begin, barycentric + 2 * (uint64)begin, normal + 3 * (uint64)begin};
         hits[b] = closest_hits(bvh, mesh, rays, CULL_NONE, face_normals, 0, end - begin, *rays_of_block, best, out, invalid[b]);
         if (invalid[b] >= 0) invalid[b] += begin;
+        for (int i = begin; i < end; ++i) {
+            const real x = directions[3 * (uint64)i];
+            if (x == x) continue;
+            hits[b] -= face[i] >= 0;
+            t[i] = real(infinity()), face[i] = -1, barycentric[2 * (uint64)i] = barycentric[2 * (uint64)i + 1] = 0;
+            set_row(normal, i, {0, 0, 0});
+        }
     }
 }
 
