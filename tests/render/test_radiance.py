@@ -72,8 +72,8 @@ def test_no_rays():
     tables = SceneTables(gk.Scene(ball(1), gk.ConstantLight()))
     found = Radiance(tables, none, none, np.zeros(0, np.uint32), np.zeros(0, np.int32), 2)
     assert found.value.shape == (0, 3)
-    out, at, origins, directions = found.adjoint(none)
-    assert not out["vertices"].any() and origins.shape == directions.shape == (0, 3) and not len(at)
+    out, origins, directions = found.adjoint(none)
+    assert not out["vertices"].any() and origins.shape == directions.shape == (0, 3) and not len(found.moved)
 
 
 # ---- gradients: a bumpy plane that fills the view, so that no edge is seen
