@@ -41,9 +41,9 @@ light_fwd = Kernel(
     f"int kind, Light light, const real* vertices, const int* faces, {_HITS}, {_MET}, double lift, "
     "double until, real* origins, real* to_light, real* t_max, real* color",
 )
-lit_fwd = Kernel(
+light_hits = Kernel(
     SOURCE,
-    "lit_fwd",
+    "light_hits",
     f"int block, int count, Bvh bvh, Mesh mesh, int kind, Light light, {_HITS}, double lift, double until, "
     "const int* face, const int* ray_of, const real* throughput, real* color, int* dark, real* value, int* invalid",
     grain=1,
@@ -235,7 +235,7 @@ def unshadowed(
     block = min(max(-(-m // (8 * host.num_threads())), LEAST), SORTED) if mesh.device == "cpu" else 1
     blocks = -(-m // block)
     invalid = empty(mesh.device, blocks, np.int32)
-    lit_fwd(
+    light_hits(
         blocks, block, m, mesh.bvh.struct(), MeshStruct(mesh), light.kind, light, s.material, s.position, s.normal,
         s.face_normal, s.direction, s.stream, s.index, dimension, lift, until, s.face, s.ray, throughput, color, dark,
         value, invalid,

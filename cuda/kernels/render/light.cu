@@ -117,7 +117,7 @@ struct FindShadow {
 
 // What is seen of the light, 0 where it is dark: where it does not reach, or something is in the way. Times the throughput it adds to
 // the values of the rays. Item b has `block` hits; invalid[b] receives whether one of its rays is none.
-GK_KERNEL lit_fwd(int n, int block, int count, Bvh bvh, Mesh mesh, int kind, Light light, const real* materials, const real* positions,
+GK_KERNEL light_hits(int n, int block, int count, Bvh bvh, Mesh mesh, int kind, Light light, const real* materials, const real* positions,
                   const real* normals, const real* face_normals, const real* directions, const uint* stream, const int* index,
                   int dimension, double lift, double until, const int* face, const int* ray_of, const real* throughput, real* color,
                   int* dark, real* value, int* invalid) {
