@@ -27,9 +27,9 @@ __all__ = ["FirstHits", "View", "hit_rays"]
 
 SOURCE = "render/first.cu"
 _BLOCKS = "int block, int count"
-first_hits_fwd = Kernel(
+find_hits = Kernel(
     SOURCE,
-    "first_hits_fwd",
+    "find_hits",
     f"{_BLOCKS}, Camera camera, Pixels pixels, int width, int mixed, int known, Bvh bvh, Mesh mesh, "
     "const real* face_normals, real* directions, uint* stream, int* index, real* t, int* face, real* barycentric, "
     "real* normal, int* hits, int* invalid",
@@ -114,7 +114,7 @@ class View:
         pixels = _pixels(window, mesh)
         mixed = self.mixed - (self.mixed >> 31 << 32)
         normals = namespace(device).asarray(mesh.face_normals)
-        first_hits_fwd(
+        find_hits(
             blocks, block, n, self.camera, pixels, self.width, mixed, int(known), mesh.bvh.struct(),
             MeshStruct(mesh), normals, directions, stream, index, t, face, barycentric, normal, hits, invalid,
         )  # fmt: skip

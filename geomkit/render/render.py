@@ -10,6 +10,7 @@ import numpy as np
 
 from geomkit.arrays import as_array, to_host
 from geomkit.errors import message
+from geomkit.render.antialias import Antialias
 from geomkit.render.camera import Camera
 from geomkit.render.film import Film
 from geomkit.render.first_hits import View
@@ -25,7 +26,7 @@ from geomkit.runtime import host
 
 __all__ = ["CHANNELS", "RenderGradients", "Rendering", "render"]
 
-BOUNDARIES = ("integral", "none")
+BOUNDARIES = ("integral", "antialias", "none")
 TILE = 1 << 17  # rays at a time: what is known of them, some hundred bytes each, does not grow with the image
 
 
@@ -53,10 +54,15 @@ class _Query:
         if not self.channels or set(self.channels) - set(CHANNELS) or len(set(self.channels)) < len(self.channels):
             raise ValueError(message(op, "channels", f"some of {', '.join(CHANNELS)}, once each", repr(channels)))
         if boundary not in BOUNDARIES:
-            raise ValueError(message(op, "boundary", "'integral' or 'none'", repr(boundary)))
+            raise ValueError(message(op, "boundary", "'integral', 'antialias' or 'none'", repr(boundary)))
         self.samples, self.depth = _count(op, "samples", samples, 1), _count(op, "depth", depth, 0)
         self.light_points, self.seed = _count(op, "light_points", light_points, 1), _count(op, "seed", seed, 0)
         self.boundary, self.camera, self.scene = boundary, camera, scene
+        plain = self.samples == 1 and filter == "box" and rows is None and columns is None
+        if boundary == "antialias" and not plain:
+            expected = "one sample a pixel, a box filter and the whole image, as boundary is 'antialias'"
+            got = f"{samples}, {filter!r}, {rows} and {columns}"
+            raise ValueError(message(op, "samples, filter, rows, columns", expected, got))
         self.tables = SceneTables(scene)
         self.dtype = self.tables.dtype
         focal = abs(float(np.asarray(to_host(camera.K))[0, 0])) * self.samples
@@ -162,7 +168,11 @@ def render(
         depth: how many surfaces light may meet before it reaches the camera: 0 shows what emits, 1 is direct light,
             more is light between surfaces.
         boundary: what gradients know of visibility: "integral" has silhouettes, edges and shadows of direct light move;
-            "none" takes them as fixed.
+            "none" takes them as fixed. "antialias" changes the image as well, for features with one sample a pixel:
+            where an outline passes between the centres of two neighbouring pixels, it shares out the pixel it is in,
+            and the gradient is that of this very image. It knows no shadows, and nothing that no centre shows; where
+            two outlines meet in a pixel, values may leave the range of what they mix, by up to half their difference
+            for each. It wants samples=1, a box filter and the whole image.
         light_points: points of an area light, or directions of a constant one, whose shadows move in gradients.
         seed: of the random numbers: not negative. The same seed gives the same image on every device.
         filter: what a pixel is the mean of: "box", its square; "triangle", falling off to the neighbours' centres;
@@ -195,14 +205,20 @@ def render(
         >>> image, round(float(image.color[16, 16, 0]), 3)
         (Rendering(color (32, 32, 3), mask (32, 32, 1)), 0.5)
     """
+    given = dict(locals())
     if is_batch(camera):
-        options = {name: value for name, value in locals().items() if name not in ("scene", "camera")}
-        return stacked([render.forward(scene, one, **options) for one in camera])
+        options = {name: value for name, value in given.items() if name not in ("scene", "camera")}
+        views: Any = camera
+        return stacked([render.forward(scene, one, **options) for one in views])
     q = _Query(scene, camera, channels, samples, depth, boundary, light_points, seed, filter, rows, columns)
     xp = q.tables.xp
-    out = xp.zeros((q.film.rows, q.film.columns, int(q.stops[-1])), q.dtype)
-    for window in q.tiles():
-        q.film.add(xp, out, window, q.seen_through(window).value)
+    if q.boundary == "antialias":
+        outlines, aliased = _outlines(q)
+        out = outlines.image(aliased)
+    else:
+        out = xp.zeros((q.film.rows, q.film.columns, int(q.stops[-1])), q.dtype)
+        for window in q.tiles():
+            q.film.add(xp, out, window, q.seen_through(window).value)
     return Rendering(**{name: out[..., a:b] for name, a, b in zip(q.channels, q.stops, q.stops[1:], strict=False)})
 
 
@@ -269,6 +285,9 @@ def render_adjoint(
     for name in CAMERA:
         if getattr(camera, name) is not None:
             out[f"camera.{name}"] = np.zeros(np.shape(getattr(camera, name)))
+    if q.boundary == "antialias":
+        outlines, aliased = _outlines(q)
+        adj = outlines.adjoint(aliased, adj, out)
     # Within an object the mask does not change.
     for window in q.tiles() if q.channels != ("mask",) else ():
         seen = q.seen_through(window, again=True)
@@ -286,6 +305,19 @@ def render_adjoint(
         if path.startswith("camera."):
             cameras[path.removeprefix("camera.")] = out.pop(path)
     return RenderGradients(_by_object(tables, out), cameras)
+
+
+def _outlines(q: _Query) -> tuple[Antialias, Any]:
+    """The image of a sample a pixel, and the outlines between its pixels."""
+    xp = q.tables.xp
+    aliased = xp.zeros((q.film.rows, q.film.columns, int(q.stops[-1])), q.dtype)
+    faces, depths = [], []
+    for window in q.tiles():
+        seen = q.seen_through(window)
+        q.film.add(xp, aliased, window, seen.value)
+        faces.append(seen.face)
+        depths.append(seen.radiance.hits.t)
+    return Antialias(q.tables, q.camera, xp.concatenate(faces), xp.concatenate(depths)), aliased
 
 
 def _summed(scene: Scene, cameras: Any, given: dict[str, Any]) -> RenderGradients:
@@ -371,6 +403,7 @@ def _by_object(tables: SceneTables, out: dict[str, Any]) -> dict[str, Any]:
     total = xp.zeros((mesh.n_vertices, 3)) if total is None else total
     normals = out.pop("normals", None)
     if normals is not None:
+        assert tables.shading is not None
         total = total + tables.shading.adjoint(normals)
     for name, first, last in zip(tables.names, tables.first_vertex, tables.first_vertex[1:], strict=False):
         out[f"{name}.vertices"] = total[first:last].astype(tables.dtype)

@@ -30,15 +30,26 @@ class ShadingNormals:
         self.mesh, self.xp = mesh, namespace(mesh.device)
         self.joined, self.first = mesh, None
         if any(flag is True and not part.topology.is_welded for part, flag in zip(parts, smooth, strict=True)):
-            start, firsts = 0, []
-            for part, flag in zip(parts, smooth, strict=True):
-                own = part.topology.representative if flag is True else np.arange(part.n_vertices, dtype=np.int32)
-                firsts.append(own + np.int32(start))
-                start += part.n_vertices
-            self.first = self.xp.asarray(np.concatenate(firsts))
-            self.joined = Mesh.adopt(mesh.vertices_array, self.first[mesh.faces_array], mesh.library)
+            # Kept, as it has a census of its own.
+            self.joined, self.first = mesh.derived(f"joined {smooth}", lambda mesh: self._join(mesh, parts, smooth))
         normals = self.xp.asarray(self.joined.vertex_normals)
         self.normals = normals if self.first is None else self.xp.ascontiguousarray(normals[self.first])
+
+    def _join(self, mesh: Mesh, parts: list[Mesh], smooth: list[Any]) -> tuple[Mesh, Any]:
+        """The mesh with one vertex at each place where smoothing goes across seams, and which one."""
+        start, firsts = 0, []
+        for part, flag in zip(parts, smooth, strict=True):
+            own = part.topology.representative if flag is True else np.arange(part.n_vertices, dtype=np.int32)
+            firsts.append(own + np.int32(start))
+            start += part.n_vertices
+        first = self.xp.asarray(np.concatenate(firsts))
+        joined, known = mesh.family.get(f"joined {smooth}", (None, None))
+        if joined is not None and self.xp.array_equal(first, known):
+            joined = joined.moved(mesh.vertices_array)
+        else:
+            joined = Mesh.adopt(mesh.vertices_array, first[mesh.faces_array], mesh.library)
+        mesh.family[f"joined {smooth}"] = joined, first
+        return joined, first
 
     def adjoint(self, adj: Any) -> Any:
         """(V, 3) gradients of the vertices for the cotangent (V, 3) of their normals: each face's own move."""

@@ -24,7 +24,7 @@ from geomkit.runtime.device import empty, namespace
 from geomkit.runtime.kernel import Kernel
 from geomkit.spatial.hits import occluded
 
-__all__ = ["EdgeSamples", "EdgeTable", "spread"]
+__all__ = ["EdgeSamples", "EdgeTable", "crossings", "spread"]
 
 SOURCE = "render/edges.cu"
 _BITS = "int block, int edges, int blocks, int words, const uint64* edge_bits"
@@ -295,7 +295,7 @@ def _points_along(
     some = xp.flatnonzero(high > low)
     first, last, near, far, low, high = (x[some] for x in (first, last, near, far, low, high))
     begin, end = (first + w[:, None] * (last - first) for w in (low, high))
-    cuts = [_crossings(xp, begin[:, axis], end[:, axis]) for axis in (0, 1)]
+    cuts = [crossings(xp, begin[:, axis], end[:, axis]) for axis in (0, 1)]
     # Each piece ends at the next crossing, or where the edge does.
     edge = xp.concatenate([cuts[0][0], cuts[1][0], xp.arange(len(some)), xp.arange(len(some))])
     at = xp.concatenate([cuts[0][1], cuts[1][1], xp.zeros(len(some)), xp.ones(len(some))])
@@ -367,7 +367,7 @@ def _seen_parts(
     return edge[piece], xp.where(whole, t[piece], 0.5 * (start + end)), end - start
 
 
-def _crossings(xp: Any, begin: Any, end: Any) -> tuple[Any, Any]:
+def crossings(xp: Any, begin: Any, end: Any) -> tuple[Any, Any]:
     """Where lines cross whole numbers: the line, and how far along it."""
     low, high = xp.floor(xp.minimum(begin, end)), xp.floor(xp.maximum(begin, end))
     count = (high - low).astype(np.int64)

@@ -178,7 +178,7 @@ BAD = [
     ({"samples": 0}, ValueError, "render: samples: expected an integer of at least 1, got 0"),
     ({"samples": 1.5}, TypeError, "render: samples: expected an integer of at least 1, got float"),
     ({"depth": -1}, ValueError, "render: depth: expected an integer of at least 0, got -1"),
-    ({"boundary": "soft"}, ValueError, "render: boundary: expected 'integral' or 'none', got 'soft'"),
+    ({"boundary": "soft"}, ValueError, "render: boundary: expected 'integral', 'antialias' or 'none', got 'soft'"),
     ({"light_points": 0}, ValueError, "render: light_points: expected an integer of at least 1"),
     ({"seed": -1}, ValueError, "render: seed: expected an integer of at least 0, got -1"),
 ]

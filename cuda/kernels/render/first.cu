@@ -19,7 +19,7 @@ GK_FN bool is_blind(const Cast& cast, int i) {
 
 // stream[i] tells the pixel of ray i from others of the image, `width` pixels wide: its number there, xor `mixed`. index[i] is the
 // number of the sample within it. A pixel without a ray, of a direction that is NaN, sees nothing. Where the hits are `known`, t, face and barycentric are read.
-GK_KERNEL first_hits_fwd(int n, int block, int count, Camera camera, Pixels pixels, int width, int mixed, int known, Bvh bvh, Mesh mesh,
+GK_KERNEL find_hits(int n, int block, int count, Camera camera, Pixels pixels, int width, int mixed, int known, Bvh bvh, Mesh mesh,
                          const real* face_normals, real* directions, uint* stream, int* index, real* t, int* face, real* barycentric,
                          real* normal, int* hits, int* invalid) {
     GK_SCRATCH Block scratch;
