@@ -290,7 +290,10 @@ def render_adjoint(
 
 def _summed(scene: Scene, cameras: Any, given: dict[str, Any]) -> RenderGradients:
     """Gradients of images of several cameras: of the scene in all, and of each camera."""
-    options = {x: value for x, value in given.items() if x not in ("scene", "camera") and not x.startswith("adj_")}
+    others = ("scene", "camera", "wanted")
+    options = {x: value for x, value in given.items() if x not in others and not x.startswith("adj_")}
+    wanted = given["wanted"]
+    wanted = (wanted,) if isinstance(wanted, str) else wanted
     total: dict[str, Any] = {}
     fields = []
     for k, one in enumerate(cameras):
@@ -301,10 +304,10 @@ def _summed(scene: Scene, cameras: Any, given: dict[str, Any]) -> RenderGradient
                 expected = f"one for each of {len(cameras)} cameras"
                 raise ValueError(message("render.adjoint", f"adj_{name}", expected, str(len(value))))
             adj[f"adj_{name}"] = None if value is None else value[k]
-        if given["wanted"] is not None:
-            own = f"camera.{k}."
-            theirs = [path for path in given["wanted"] if path.startswith(own) or not path.startswith("camera.")]
-            options["wanted"] = [path.replace(own, "camera.") for path in theirs]
+        own = f"camera.{k}."
+        if wanted is not None:
+            paths = [x for x in wanted if not x.startswith("camera.")]
+            options["wanted"] = paths + ["camera." + x.removeprefix(own) for x in wanted if x.startswith(own)]
         g = render.adjoint(scene, one, **options, **adj)
         fields.append(g.camera)
         for path, value in g.scene.items():
