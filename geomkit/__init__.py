@@ -150,6 +150,8 @@ from geomkit.mesh.measure import (
     volume as volume,
 )
 from geomkit.mesh.mesh import Mesh as Mesh
+from geomkit.mesh.unwrap import unwrap_uv as unwrap_uv
+from geomkit.render.bake import bake_texture as bake_texture
 from geomkit.render.camera import Camera as Camera
 from geomkit.render.color import linear_to_srgb as linear_to_srgb, srgb_to_linear as srgb_to_linear
 from geomkit.render.image_io import load_image as load_image, save_image as save_image

@@ -17,11 +17,13 @@ from geomkit.render.gltf_read import OURS
 from geomkit.render.image_io import encoded_png
 from geomkit.render.scene import ConstantLight, DirectionalLight, Object, Scene, SpotLight
 from geomkit.render.shading_normals import ShadingNormals
+from geomkit.render.texture import Texture
 
 __all__ = ["glb_of_scene"]
 
 FLOAT, UNSIGNED = 5126, 5125
 ARRAYS, INDICES = 34962, 34963
+WRAPS = {"repeat": None, "clamp": 33071, "mirror": 33648}
 NEAR, FAR = 0.01, 1000.0
 
 
@@ -106,7 +108,8 @@ class _Writer:
         if thing.uv is not None:
             uv = to_host(_plain(thing.uv)).astype(np.float64)
             attributes["TEXCOORD_0"] = self.accessor(np.stack([uv[:, 0], 1 - uv[:, 1]], axis=1))
-        albedo = to_host(_plain(thing.material.albedo))
+        given = thing.material.albedo
+        albedo = to_host(_plain(given.image if isinstance(given, Texture) else given))
         if albedo.ndim == 2:
             attributes["COLOR_0"] = self.accessor(albedo)
         material = self.material(name, thing, albedo)
@@ -119,7 +122,7 @@ class _Writer:
         diffuse = given.model == "diffuse"
         surface = self.metal(name, 0.0, 1.0) if diffuse else self.metal(name, given.metallic, given.roughness)
         if albedo.ndim == 3:
-            surface["baseColorTexture"] = self.texture(name, albedo)
+            surface["baseColorTexture"] = self.texture(name, albedo, given.albedo)
         elif albedo.ndim < 2:
             surface["baseColorFactor"] = [*_unit(f"{name}.material.albedo", _three(albedo)), 1.0]
         out: dict[str, Any] = {"name": name, "pbrMetallicRoughness": surface, "doubleSided": bool(given.two_sided)}
@@ -127,7 +130,8 @@ class _Writer:
         if emission.ndim == 3 and emission.any() and emission.min() >= 0:
             # The image in [0, 1], its brightness as a factor.
             brightest = float(emission.max())
-            out["emissiveTexture"], emission = self.texture(f"{name} emission", emission / brightest), brightest
+            out["emissiveTexture"] = self.texture(f"{name} emission", emission / brightest, given.emission)
+            emission = brightest
         emission = _three(emission)
         if min(emission) < 0:
             raise ValueError(message("save_scene", f"{name}.material.emission", "numbers from 0 on", str(emission)))
@@ -141,11 +145,15 @@ class _Writer:
             out["extras"] = {OURS: {"model": "diffuse"}}
         return self.add("materials", out)
 
-    def texture(self, name: str, image: np.ndarray) -> dict[str, int]:
-        """A texture of linear colours (H, W, 3)."""
+    def texture(self, name: str, image: np.ndarray, *given: Any) -> dict[str, int]:
+        """A texture of linear colours (H, W, 3), which repeats as the first of what was given that says how."""
         view = self.view(encoded_png(image.astype(np.float32)))
         source = self.add("images", {"bufferView": view, "mimeType": "image/png", "name": name})
-        return {"index": self.add("textures", {"source": source})}
+        texture: dict[str, Any] = {"source": source}
+        wrap = next((WRAPS[one.wrap] for one in given if isinstance(one, Texture)), None)
+        if wrap is not None:
+            texture["sampler"] = self.add("samplers", {"wrapS": wrap, "wrapT": wrap})
+        return {"index": self.add("textures", texture)}
 
     def metal(self, name: str, metallic: Any, roughness: Any) -> dict[str, Any]:
         """The numbers of the metallic-roughness model, as factors or as one texture: roughness green, metallic blue."""
@@ -165,7 +173,8 @@ class _Writer:
         green, blue = (np.broadcast_to(values[part], size).astype(np.float32) for part in ("roughness", "metallic"))
         image = np.stack([np.zeros(size, np.float32), green, blue], axis=2)
         # What is written as a colour is encoded; these are numbers.
-        return {"metallicRoughnessTexture": self.texture(f"{name} metallic roughness", srgb_to_linear(image))}
+        texture = self.texture(f"{name} metallic roughness", srgb_to_linear(image), roughness, metallic)
+        return {"metallicRoughnessTexture": texture}
 
     def add_light(self, name: str, light: Any) -> None:
         directional = isinstance(light, DirectionalLight)
