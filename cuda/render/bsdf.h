@@ -60,10 +60,15 @@ GK_FN Lobe lobe(Vec3 n, Vec3 wo, Vec3 wi, real no, real ni, real a2) {
     return s;
 }
 
-// The BSDF times the cosine at the light's side. n is the normal on the side of wo; zero where either is below it.
+// Whether a direction is on the side of n that light comes from and is seen from. An interpolated normal may turn away from a
+// viewer who sees the face, near every silhouette: what is diffuse is then as bright as ever, for a black rim would be an edge
+// that no edge of the mesh follows, and whose motion gradients would miss.
+GK_FN bool scatters(const Material& m, real ni, real no) { return ni > 0 && (no > LEAST_COSINE || m.specular == 0); }
+
+// The BSDF times the cosine at the light's side. n is the normal on the side of wo.
 GK_FN Vec3 scattered(const Material& m, Vec3 n, Vec3 wo, Vec3 wi) {
     real ni = dot(n, wi), no = dot(n, wo);
-    if (!(ni > 0 && no > LEAST_COSINE)) return {0, 0, 0};
+    if (!scatters(m, ni, no)) return {0, 0, 0};
     const real over_pi = real(1 / PI);
     if (m.specular == 0) return (ni * over_pi) * m.albedo;
     Lobe s = lobe(n, wo, wi, no, ni, alpha2(m.roughness));
@@ -82,7 +87,7 @@ GK_FN AdjScattered adj_scattered(const Material& m, Vec3 n, Vec3 wo, Vec3 wi, Ve
     const Vec3 zero = {0, 0, 0};
     AdjScattered a = {{zero, 0, 0, 0, 0}, zero, zero, zero};
     real ni = dot(n, wi), no = dot(n, wo);
-    if (!(ni > 0 && no > LEAST_COSINE)) return a;
+    if (!scatters(m, ni, no)) return a;
     const real over_pi = real(1 / PI);
     real adj_ni = 0, adj_no = 0;
     if (m.specular == 0) {
@@ -145,7 +150,7 @@ GK_FN Vec3 to_frame(const Frame& f, Vec3 a) { return {dot(a, f.s), dot(a, f.t), 
 // Density of the direction that `sampled_direction` draws, per solid angle.
 GK_FN real direction_density(const Material& m, Vec3 n, Vec3 wo, Vec3 wi) {
     real ni = dot(n, wi), no = dot(n, wo);
-    if (!(ni > 0 && no > LEAST_COSINE)) return 0;
+    if (!scatters(m, ni, no)) return 0;
     real cosine = ni * real(1 / PI);
     if (m.specular == 0) return cosine;
     real a2 = alpha2(m.roughness);
