@@ -97,12 +97,17 @@ GK_FN AdjCoat adj_through_coat(const Coat& c, real no, real ni, real adj) {
     return {-c.p * to / beside(no) * adj_o, -c.p * ti / beside(ni) * adj_i, by_r};
 }
 
-GK_FN bool reflects(Vec3 n, Vec3 wo, Vec3 wi) { return dot(n, wi) > 0 && dot(n, wo) > LEAST_COSINE; }
+// Whether a direction is on the side of n that light comes from and is seen from. An interpolated normal may turn away from a
+// viewer who sees the face, near every silhouette: what is diffuse is then as bright as ever, for a black rim would be an edge
+// that no edge of the mesh follows, and whose motion gradients would miss.
+GK_FN bool reflects(const Material& m, Vec3 n, Vec3 wo, Vec3 wi) {
+    return dot(n, wi) > 0 && (dot(n, wo) > LEAST_COSINE || m.specular == 0);
+}
 
-// The BSDF times the cosine at the light's side. n is the normal on the side of wo; zero where either is below it.
+// The BSDF times the cosine at the light's side. n is the normal on the side of wo.
 GK_FN Vec3 scattered(const Material& m, Vec3 n, Vec3 wo, Vec3 wi) {
     real ni = dot(n, wi), no = dot(n, wo);
-    if (!reflects(n, wo, wi)) return {0, 0, 0};
+    if (!reflects(m, n, wo, wi)) return {0, 0, 0};
     const real over_pi = real(1 / PI);
     if (m.specular == 0) return (ni * over_pi) * m.albedo;
     Lobe s = lobe(n, wo, wi, no, ni, alpha2(m.roughness));
@@ -122,7 +127,7 @@ GK_FN AdjScattered adj_scattered(const Material& m, Vec3 n, Vec3 wo, Vec3 wi, Ve
     const Vec3 zero = {0, 0, 0};
     AdjScattered a = {{zero, 0, 0, 0, 0}, zero, zero, zero};
     real ni = dot(n, wi), no = dot(n, wo);
-    if (!reflects(n, wo, wi)) return a;
+    if (!reflects(m, n, wo, wi)) return a;
     const real over_pi = real(1 / PI);
     real adj_ni = 0, adj_no = 0;
     if (m.specular == 0) {
@@ -188,7 +193,7 @@ GK_FN Vec3 to_frame(const Basis& f, Vec3 a) { return {dot(a, f.s), dot(a, f.t), 
 // Density of the direction that `sampled_direction` draws, per solid angle.
 GK_FN real direction_density(const Material& m, Vec3 n, Vec3 wo, Vec3 wi) {
     real ni = dot(n, wi), no = dot(n, wo);
-    if (!reflects(n, wo, wi)) return 0;
+    if (!reflects(m, n, wo, wi)) return 0;
     real cosine = ni * real(1 / PI);
     if (m.specular == 0) return cosine;
     real a2 = alpha2(m.roughness);

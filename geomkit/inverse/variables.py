@@ -116,7 +116,12 @@ class Variables:
         moved = {path: x for path, x in self.values.items() if self.group[path] not in ("camera", "focal")}
         for path in self.shapes:
             mesh = self.mesh(path)
-            moved[path] = self._steps[path].from_differential(self.values[path]).astype(mesh.dtype)
+            vertices = self._steps[path].from_differential(self.values[path])
+            bad = ~(abs(vertices) < np.finfo(mesh.dtype).max).all(axis=1)
+            if bad.any():
+                got = f"{int(bad.sum())} vertices that are not"
+                raise ValueError(message("fit", path, "finite numbers", got))
+            moved[path] = vertices.astype(mesh.dtype)
         return self.scene.with_values(moved), [self.camera(k) for k in range(len(self.cameras))]
 
     def camera(self, k: int) -> Camera:

@@ -31,7 +31,7 @@ GK_FN Random2 random_of(const uint* stream, const int* index, int i, int dimensi
 
 // Whether light arrives on a side that reflects, whatever the colours of light and surface.
 GK_FN bool is_lit(const Lit& s, const Arrival& a) {
-    return s.visible && a.factor > 0 && dot(s.face_normal, a.wi) > 0 && reflects(s.n, s.wo, a.wi);
+    return s.visible && a.factor > 0 && dot(s.face_normal, a.wi) > 0 && reflects(s.m, s.n, s.wo, a.wi);
 }
 GK_FN Vec3 color_of(const Arrival& a, const Light& light) { return a.factor * light_power(light); }
 
