@@ -246,14 +246,14 @@ class Frontend(Statements):
                 before[name].hint = name
         inside = dict.fromkeys([*assigned(body), *([s.target.id] if isinstance(s, ast.For) else [])])
         for name in inside:
-            if name not in loose and (name not in before or isinstance(before[name], Undefined)):
+            if isinstance(s, ast.For) and isinstance(s.target, ast.Name) and name == s.target.id:
+                before[name] = Undefined(f"'{name}' counts the loop in line {line}: after it, use another name")
+            elif name not in loose and (name not in before or isinstance(before[name], Undefined)):
                 if after.get(name) is POISON:
                     before[name] = POISON
                 else:
                     text = f"'{name}' has a value only inside of the loop in line {line}: give it one before the loop"
                     before[name] = Undefined(text)
-            elif isinstance(s, ast.For) and name == s.target.id:
-                before[name] = Undefined(f"'{name}' counts the loop in line {line}: after it, use another name")
         if returns:
             live = self.names["$returned"]
             self.names["$live"] = self.b.call("not", live)

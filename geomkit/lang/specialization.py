@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from geomkit.lang import launch_cuda
 from geomkit.lang.adjoint import adjoint_of
 from geomkit.lang.arguments import Packing, address
+from geomkit.lang.checks import ERROR, report
 from geomkit.lang.compile_cpu import entry_of, has_compiler
 from geomkit.lang.emit import Text, emit
-from geomkit.lang.checks import ERROR, report
 from geomkit.lang.interpret import interpret
 from geomkit.lang.ir import Program, walk
 from geomkit.lang.passes.access import read, written
@@ -45,9 +46,15 @@ class Backward:
         return entry_of(self.text)
 
     def run(
-        self, dims: tuple[int, int, int], values: list[Any], grads: dict[str, Any], *, deterministic: bool = False
+        self,
+        dims: tuple[int, int, int],
+        values: list[Any],
+        grads: dict[str, Any],
+        *,
+        deterministic: bool = False,
+        on_cuda: bool = False,
     ) -> dict[str, np.ndarray]:
-        """Launch it on the CPU: `grads` hold the cotangents of what was written, and gradients are added to them.
+        """Launch it: `grads` hold the cotangents of what was written, and gradients are added to them.
 
         Returns:
             the gradients of the parameters that are no arrays, by name, of their scalars in float64.
@@ -56,7 +63,9 @@ class Backward:
         forward, slots = self.forward, self.program.slots
         grain = max(total, 1) if deterministic and not forward.is_ordered(self.program) else GRAIN
         sums = np.zeros((-(-total // grain) + 1, max(len(slots), 1)))
-        if total and not has_compiler():
+        if on_cuda:
+            sums[0] = launch_cuda.adjoint(self, dims, values, grads, deterministic=deterministic)
+        elif total and not has_compiler():
             sums[0, : len(slots)] = interpret(self.program, dims, values, grads)[: len(slots)]
         elif total:
             place = address(sums) if slots else 0

@@ -176,3 +176,48 @@ def error(kernel: Any, seed: int, gradients: Any, forward: Any) -> float:
         if np.any(usable):
             worst = max(worst, float(np.max(np.where(usable, wrong, 0))))
     return worst
+
+
+def compile_together(kernels: list[Any], wrt: frozenset[str]) -> None:
+    """Compile kernels and their adjoints as one text: the headers are read once."""
+    from geomkit.runtime import compiler
+
+    texts, places = [], []
+    for kernel in kernels:
+        found = next(iter(kernel._known.values()))
+        backward = found.adjoint(wrt)
+        texts += [found.text(), backward.text]
+        places += [(found, None), (backward, backward)]
+    headers = ("kernel.h", "stack.h", "scalar.h")
+    body = "\n".join(line for t in texts for line in t.text.splitlines() if not line.startswith("#include"))
+    text = "".join(f'#include "{h}"\n' for h in headers) + body
+    path = compiler.library_path(text, headers, debug=True)
+    addresses = compiler.entries(path, *(t.entry for t in texts))
+    for (owner, backward), address in zip(places, addresses, strict=True):
+
+        def entry(block: bytes, n: int, grain: int, address: int = address) -> None:
+            compiler.run(address, block, n, grain)
+
+        if backward is None:
+            owner._entries[False] = entry
+        else:
+            owner.__dict__["entry"] = entry
+
+
+def check(seeds: range, folder: Path) -> dict[int, float]:
+    """The errors of the adjoints of some programs against differences, by seed."""
+    module = module_of(seeds, folder)
+    kernels = [getattr(module, f"f{seed}") for seed in seeds]
+    compile_together(kernels, frozenset("xwpz"))
+    found = {}
+    for seed, kernel in zip(seeds, kernels, strict=True):
+
+        def forward(a: dict[str, Any], z: np.ndarray, kernel: Any = kernel) -> None:
+            kernel(THREADS, a["x"], a["w"], a["p"], a["n"], a["q"], z)
+
+        def gradients(a: dict[str, Any], adj: np.ndarray, kernel: Any = kernel) -> dict[str, Any]:
+            args = (a["x"], a["w"], a["p"], a["n"], a["q"], np.zeros(THREADS))
+            return kernel.adjoint(THREADS, *args, adj_z=adj)._asdict()
+
+        found[seed] = error(kernel, seed, gradients, forward)
+    return found
