@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from geomkit.lang.diagnostics import Problem, Problems
-from geomkit.lang.ir import Access, Builder, Op, Program, Region, Value, copied, free_values, walk
+from geomkit.lang.ir import Access, Builder, Op, Program, Region, Value, copied_op, free_values, walk
 from geomkit.lang.passes.access import exclusive_gradients
 from geomkit.lang.passes.activity import active_values
 from geomkit.lang.passes.dead import eliminate
@@ -285,11 +285,11 @@ class Reverse:
             return
         adjoint = op.regions[1]
         given = [self.primal(a) for a in op.args] + [self.cotangent(v) for v in op.results]
-        made = copied(adjoint, dict(zip(adjoint.params, given, strict=True)))
-        self.b.region.ops += made.ops
+        values = dict(zip(adjoint.params, given, strict=True))
+        self.b.region.ops += [copied_op(o, values) for o in adjoint.ops]
         floats = [a for a in op.args if a.type.is_float]
-        for a, g in zip(floats, made.yields, strict=True):
-            self.add(a, g)
+        for a, y in zip(floats, adjoint.yields, strict=True):
+            self.add(a, values.get(y, y))
 
     def _sweep_loop(self, op: Op) -> None:
         body = op.regions[-1]
@@ -299,7 +299,7 @@ class Reverse:
         kept = [k for k, v in enumerate(op.carried) if v in self.active]
         firsts = [self.cotangent(op.results[k]) for k in kept] + [self.cotangent(v) for v in outer]
         trips = self.primal(("trips", op))
-        found = (reversed_with_slots if self.slots else _reversed_with_stack)(self, op, trips, kept, outer, firsts)
+        found = (reversed_with_slots if self.slots else STACK)(self, op, trips, kept, outer, firsts)
         for v, g in zip(outer, found[len(kept) :], strict=True):
             self.cotangents[v] = g
         for k, g in zip(kept, found, strict=False):
@@ -385,7 +385,7 @@ def _handed_out(op: Op, side: int, v: Value) -> Value:
     return result
 
 
-def _reversed_with_stack(
+def reversed_with_stack(
     reverse: Reverse, op: Op, trips: Value, kept: list[int], outer: list[Value], firsts: list[Value]
 ) -> list[Value]:
     """The loop backwards, with what it carried taken from the stack."""
@@ -399,6 +399,9 @@ def _reversed_with_stack(
         region.yields = reverse.iteration(op, index, popped.results, kept, outer, region.params[1:])
     zero = b.const(0, trips.type)
     return b.emit("for", [zero, trips, one, *firsts], [g.type for g in firsts], None, (region,)).results
+
+
+STACK = reversed_with_stack
 
 
 def _refuse_atomic(program: Program, op: Op) -> None:

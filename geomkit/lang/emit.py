@@ -91,9 +91,12 @@ class _Emitter:
         return f"alignas({alignment}) unsigned char {name}[{p.type.size}];"
 
     def _load_parameters(self) -> None:
+        used = {v for op in walk(self.program.body) for v in (*op.args, *(y for r in op.regions for y in r.yields))}
         for p in self.program.parameters:
             name = _identifier(p.name)
             for v, (scalar, offset) in zip(p.values, leaves_of(p.type) if p.values else (), strict=True):
+                if v not in used:
+                    continue
                 if isinstance(p.type, Scalar):
                     read = f"args.{name}"
                 else:

@@ -9,7 +9,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from geomkit.arrays import Recorded, library_of
+from geomkit.arrays import Recorded, imported, library_of
 from geomkit.errors import message
 from geomkit.lang.arguments import array_argument, dimensions, element_of, is_strided
 from geomkit.lang.function import Function
@@ -18,6 +18,7 @@ from geomkit.lang.loops import build
 from geomkit.lang.record import differentiable, launch_tracked, tracker
 from geomkit.lang.specialization import Specialization
 from geomkit.lang.types import Array, Type, f16, f32
+from geomkit.runtime.device import namespace
 
 __all__ = ["Kernel", "kernel", "launch"]
 
@@ -127,25 +128,23 @@ class Kernel:
         """The gradients of the parameters by name, for cotangents of the written arrays."""
         found, values = self.bound(args, write=False)
         given = dict(zip(self.names, values, strict=True))
+        on_cuda = any(hasattr(a, "__cuda_array_interface__") for a in values)
+        xp = namespace("cuda" if on_cuda else "cpu")
         grads: dict[str, Any] = {}
         for n in wrt:
-            a = given[n]
+            a, adj = given[n], adjoints.get(n)
             dtype = np.dtype(np.float32) if a.dtype == np.float16 else a.dtype
-            adj = adjoints.get(n)
-            if adj is None:
-                grads[n] = np.zeros(a.shape, dtype)
-            else:
-                adj = np.asarray(adj)
-                if adj.shape != a.shape:
-                    raise ValueError(message(f"{self.__name__}.adjoint", f"adj_{n}", f"shape {a.shape}", str(adj.shape)))
-                grads[n] = np.array(adj, dtype, order="C")
-        scalars = found.adjoint(wrt).run(dims, values, grads, deterministic=self.deterministic)
+            if adj is not None and adj.shape != a.shape:
+                raise ValueError(message(f"{self.__name__}.adjoint", f"adj_{n}", f"shape {a.shape}", str(adj.shape)))
+            grads[n] = xp.zeros(a.shape, dtype) if adj is None else xp.array(adj, dtype, order="C")
+        backward = found.adjoint(wrt, SLOTS if on_cuda else 0)
+        scalars = backward.run(dims, values, grads, deterministic=self.deterministic, on_cuda=on_cuda)
         out: dict[str, Any] = {}
         for n in differentiable(found.types):
             t = found.types[n]
             if isinstance(t, Array):
                 a = given[n]
-                out[n] = grads[n].astype(a.dtype, copy=False) if n in grads else np.zeros(a.shape, a.dtype)
+                out[n] = grads[n].astype(a.dtype, copy=False) if n in grads else xp.zeros(a.shape, a.dtype)
             else:
                 scalar = leaves_of(t)[0][0]
                 shape = getattr(t, "shape", ())
@@ -175,7 +174,7 @@ class Kernel:
             raise TypeError(message(f"{self.__name__}.adjoint", unknown[0], f"one of {', '.join(sorted(names))}", "it"))
         floats = differentiable(found.types)
         wrt = frozenset(n for n in floats if isinstance(found.types[n], Array))
-        given = {names[n]: _plain(a) for n, a in adjoints.items() if a is not None}
+        given = {names[n]: imported(a) for n, a in adjoints.items() if a is not None}
         gradients = self.run_adjoint(dims, [_plain(a) for a in args], given, wrt)
         library = library_of(*args)
         wrapped = {n: library.wrap(g) for n, g in gradients.items()}

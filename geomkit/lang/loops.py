@@ -107,7 +107,6 @@ class Frontend(Statements):
         if over:
             changed.pop(over[0], None)
         if returns:
-            before.setdefault("$returned", False)
             changed["$returned"] = s
             if not self.frame.kernel:
                 if "$value" not in before:
@@ -247,14 +246,14 @@ class Frontend(Statements):
                 before[name].hint = name
         inside = dict.fromkeys([*assigned(body), *([s.target.id] if isinstance(s, ast.For) else [])])
         for name in inside:
-            if name not in loose and (name not in before or isinstance(before[name], Undefined)):
+            if isinstance(s, ast.For) and isinstance(s.target, ast.Name) and name == s.target.id:
+                before[name] = Undefined(f"'{name}' counts the loop in line {line}: after it, use another name")
+            elif name not in loose and (name not in before or isinstance(before[name], Undefined)):
                 if after.get(name) is POISON:
                     before[name] = POISON
                 else:
                     text = f"'{name}' has a value only inside of the loop in line {line}: give it one before the loop"
                     before[name] = Undefined(text)
-            elif isinstance(s, ast.For) and name == s.target.id:
-                before[name] = Undefined(f"'{name}' counts the loop in line {line}: after it, use another name")
         if returns:
             live = self.names["$returned"]
             self.names["$live"] = self.b.call("not", live)
@@ -268,11 +267,19 @@ class Frontend(Statements):
         if over:
             names[over[0]] = Value(over[1][0].type)
         names |= {"$live": True, "$stop": False}
+        for name in assigned(body):
+            leaves = leaf_values(names.get(name, POISON))
+            if leaves is not None:
+                types = [self.default(v) if is_literal(v) else v.type for v in leaves]
+                names[name] = rebuilt(names[name], [Value(t) for t in types])
         after = self._body(Region(), names, body)
-        self.problems = problems
+        found, self.problems = self.problems.found, problems
         x = after.get("$value", POISON)
         leaves = leaf_values(x)
+        if leaves is None and not found:
+            self.fail(s, "what is returned from within a loop is a number, a vector, a structure or a tuple of them")
         if leaves is None:
+            problems.found += found
             raise Poisoned
         zeros = [self.b.const(0, self.default(v) if is_literal(v) else v.type) for v in leaves]
         return rebuilt(x, list(zeros))

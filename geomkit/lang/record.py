@@ -81,7 +81,7 @@ class LaunchOp(Primitive):
 
     def _forward(self, **args: Any) -> Any:
         """The arrays that the launch writes."""
-        made = {n: np.array(np.asarray(args[n]), order="C") for n in (*self.outputs, *self.discrete)}
+        made = {n: args[n].copy(order="C") for n in (*self.outputs, *self.discrete)}
         self.kernel.run(self.dims, [{**args, **made}[n] for n in self.parameters])
         return self.record(**made)
 

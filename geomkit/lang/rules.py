@@ -31,8 +31,8 @@ def _only_where(b: Builder, condition: Value, g: Value) -> Value:
 
 
 _rule("add")(lambda b, a, r, g: (g, g))
-_rule("sub")(lambda b, a, r, g: (g, b.call("neg")))
-_rule("neg")(lambda b, a, r, g: (b.call("neg"),))
+_rule("sub")(lambda b, a, r, g: (g, b.call("neg", g)))
+_rule("neg")(lambda b, a, r, g: (b.call("neg", g),))
 _rule("mul")(lambda b, a, r, g: (b.call("mul", g, a[1]), b.call("mul", g, a[0])))
 
 

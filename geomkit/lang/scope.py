@@ -37,7 +37,7 @@ class Frame:
 
     def __init__(self, source: Source, kernel: bool):
         self.source, self.kernel = source, kernel
-        self.names: dict[str, Any] = {"$live": True}
+        self.names: dict[str, Any] = {"$live": True, "$stop": False, "$returned": False}
         self.loops = 0
 
 

@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from geomkit.lang import launch_cuda
 from geomkit.lang.adjoint import adjoint_of
 from geomkit.lang.arguments import Packing, address
+from geomkit.lang.checks import ERROR, report
 from geomkit.lang.compile_cpu import entry_of, has_compiler
 from geomkit.lang.emit import Text, emit
+from geomkit.lang.interpret import interpret
 from geomkit.lang.ir import Program, walk
 from geomkit.lang.passes.access import read, written
 from geomkit.lang.passes.lower import cleaned, lowered
@@ -43,9 +46,15 @@ class Backward:
         return entry_of(self.text)
 
     def run(
-        self, dims: tuple[int, int, int], values: list[Any], grads: dict[str, Any], *, deterministic: bool = False
+        self,
+        dims: tuple[int, int, int],
+        values: list[Any],
+        grads: dict[str, Any],
+        *,
+        deterministic: bool = False,
+        on_cuda: bool = False,
     ) -> dict[str, np.ndarray]:
-        """Launch it on the CPU: `grads` hold the cotangents of what was written, and gradients are added to them.
+        """Launch it: `grads` hold the cotangents of what was written, and gradients are added to them.
 
         Returns:
             the gradients of the parameters that are no arrays, by name, of their scalars in float64.
@@ -54,7 +63,11 @@ class Backward:
         forward, slots = self.forward, self.program.slots
         grain = max(total, 1) if deterministic and not forward.is_ordered(self.program) else GRAIN
         sums = np.zeros((-(-total // grain) + 1, max(len(slots), 1)))
-        if total:
+        if on_cuda:
+            sums[0] = launch_cuda.adjoint(self, dims, values, grads, deterministic=deterministic)
+        elif total and not has_compiler():
+            sums[0, : len(slots)] = interpret(self.program, dims, values, grads)[: len(slots)]
+        elif total:
             place = address(sums) if slots else 0
             self.entry(self.packing.block(dims, grain, values, grads=grads, slots=place), total, grain)
         found = sums.sum(axis=0)
@@ -124,10 +137,24 @@ class Specialization:
         total = dims[0] * dims[1] * dims[2]
         if not total:
             return
+        if not has_compiler():
+            interpret(self.forward(), dims, values)
+            return
         grain = total if deterministic and not self.is_ordered(self.forward()) else GRAIN
         self.entry()(self.packing.block(dims, grain, values), total, grain)
 
-    @cached_property
-    def is_compiled(self) -> bool:
-        """Whether there is a compiler."""
-        return has_compiler()
+    def run_checked(self, dims: tuple[int, int, int], values: list[Any]) -> None:
+        """Launch the forward program on the CPU with checks.
+
+        Raises:
+            IndexError: an index is out of bounds.
+            FloatingPointError: an operation gave NaN.
+            AssertionError: an assertion does not hold.
+        """
+        total = dims[0] * dims[1] * dims[2]
+        if not has_compiler():
+            interpret(self.forward(debug=True), dims, values)
+        elif total:
+            record = np.zeros((), ERROR)
+            self.entry(debug=True)(self.packing.block(dims, GRAIN, values, errors=address(record)), total, GRAIN)
+            report(self.text(debug=True), record, dims[: self.rank], self.name)
