@@ -167,11 +167,11 @@ class EdgeSamples:
         x = (a[which] + t[:, None] * (b - a)[which]).astype(tables.dtype)
         keep = xp.flatnonzero(self.film.reaches(self._project(x)))
         which, t, left, right, x = (y[keep] for y in (which, t, left, right, x))
-        hidden = _hidden(tables, camera, x, forward, orthographic)
+        hidden = _hidden(tables, camera, x, eye)
 
         def hides(edge: Any, t: Any) -> Any:
             x = (a[edge] + t[:, None] * (b - a)[edge]).astype(tables.dtype)
-            return _hidden(tables, camera, x, forward, orthographic)
+            return _hidden(tables, camera, x, eye)
 
         which, self.t, self.share = _seen_parts(xp, which, t, left, right, hidden, hides)
         chosen, self.ends, step = chosen[which], ends[which], (b - a)[which]
@@ -345,10 +345,13 @@ def _seen_parts(
     low = xp.concatenate([t[at], (left + inset)[first], t[last]])
     high = xp.concatenate([t[at + 1], t[first], (right - inset)[last]])
     of, state = edge[xp.concatenate([at, first, last])], xp.concatenate([hidden[at], ~hidden[first], hidden[last]])
-    for _ in range(BISECTIONS if len(of) else 0):
-        middle = 0.5 * (low + high)
-        before = hides(of, middle) == state
-        low, high = xp.where(before, middle, low), xp.where(before, high, middle)
+    # Quarters at a time: half as many calls.
+    for _ in range(BISECTIONS // 2 if len(of) else 0):
+        step = 0.25 * (high - low)
+        inner = low[:, None] + step[:, None] * xp.arange(1, 4)
+        before = hides(xp.repeat(of, 3), inner.ravel()).reshape(-1, 3) == state[:, None]
+        passed = xp.cumprod(before, axis=1).sum(axis=1)
+        low, high = low + passed * step, low + (passed + 1) * step
     cut = 0.5 * (low + high)
     owner = xp.concatenate([at + (cut[: len(at)] >= right[at]), first, last])
     # A part that does not have the middle of its piece is on the other side of a cut.
@@ -377,12 +380,12 @@ def _crossings(xp: Any, begin: Any, end: Any) -> tuple[Any, Any]:
     return line, (number - begin[line]) / xp.where(step == 0, 1, step)
 
 
-def _hidden(tables: SceneTables, camera: Camera, x: Any, forward: Any, orthographic: bool) -> Any:
-    """Whether something is well before a point."""
+def _hidden(tables: SceneTables, camera: Camera, x: Any, eye: np.ndarray) -> Any:
+    """Whether something is well before a point, seen from the eye, or if the rays are parallel from its direction."""
     xp = tables.xp
-    if orthographic:
+    if camera.model == "orthographic":
         size = 2 * tables.mesh.diagonal + float(abs(camera.eye - tables.mesh.center).max())
-        back = xp.broadcast_to(xp.asarray(-size * forward, dtype=tables.dtype), x.shape).copy()
+        back = xp.broadcast_to(xp.asarray(size * eye, dtype=tables.dtype), x.shape).copy()
     else:
-        back = xp.asarray(camera.eye, dtype=tables.dtype) - x
+        back = xp.asarray(eye, dtype=tables.dtype) - x
     return occluded.forward(tables.mesh, x, back, t_min=BEFORE, t_max=1.0)
