@@ -174,11 +174,11 @@ class EdgeSamples:
         least, most = xp.asarray(bounds[:2]), xp.asarray(bounds[2:])
         keep = xp.flatnonzero(((pixel >= least) & (pixel < most)).all(axis=1))
         which, t, left, right, x = (y[keep] for y in (which, t, left, right, x))
-        hidden = _hidden(tables, camera, x, forward, orthographic)
+        hidden = _hidden(tables, camera, x, eye)
 
         def hides(edge: Any, t: Any) -> Any:
             x = (a[edge] + t[:, None] * (b - a)[edge]).astype(tables.dtype)
-            return _hidden(tables, camera, x, forward, orthographic)
+            return _hidden(tables, camera, x, eye)
 
         which, self.t, start, end = _seen_parts(xp, which, t, left, right, hidden, hides)
         self.share = end - start
@@ -190,12 +190,13 @@ class EdgeSamples:
         self.column, self.line = (xp.floor(self.pixel[:, k]).astype(np.int64) for k in range(2))
         length = xp.linalg.norm(self.across, axis=1, keepdims=True)
         aside = tables.dtype.type(ASIDE[tables.dtype]) * self.across / xp.where(length > 0, length, 1)
-        stream = streams(xp, self.line * camera.width + self.column, seed)
 
         def measured(pixel: Any, at: Any) -> tuple[Any, Any]:
+            column, line = (xp.floor(pixel[:, k]).astype(np.int64) for k in range(2))
+            stream = streams(xp, line * camera.width + column, seed)
             pixels = xp.concatenate([pixel - aside[at], pixel + aside[at]]).astype(tables.dtype)
             rays = pixel_rays.forward(pixels, *self.arguments, model=camera.model)
-            value, face = _mean(xp, radiance, rays, xp.concatenate([stream[at], stream[at]]), repeat)
+            value, face = _mean(xp, radiance, rays, xp.concatenate([stream, stream]), repeat)
             return value[: len(pixel)] - value[len(pixel) :], face
 
         def jump_at(at: Any, t: Any) -> Any:
@@ -203,7 +204,7 @@ class EdgeSamples:
             return measured(self._project(x.astype(tables.dtype)), at)[0]
 
         self.jump, face = measured(self.pixel, slice(None))
-        n = len(stream)
+        n = len(self.t)
         self.jump = _shared_out(xp, which, self.t, start, end, self.jump, jump_at)
         if outline is not None:
             # Across a crease both faces are seen; else what jumps there is another edge, which has points of its own.
@@ -365,10 +366,13 @@ def _seen_parts(
     low = xp.concatenate([t[at], (left + inset)[first], t[last]])
     high = xp.concatenate([t[at + 1], t[first], (right - inset)[last]])
     of, state = edge[xp.concatenate([at, first, last])], xp.concatenate([hidden[at], ~hidden[first], hidden[last]])
-    for _ in range(BISECTIONS if len(of) else 0):
-        middle = 0.5 * (low + high)
-        before = hides(of, middle) == state
-        low, high = xp.where(before, middle, low), xp.where(before, high, middle)
+    # Quarters at a time: half as many calls.
+    for _ in range(BISECTIONS // 2 if len(of) else 0):
+        step = 0.25 * (high - low)
+        inner = low[:, None] + step[:, None] * xp.arange(1, 4)
+        before = hides(xp.repeat(of, 3), inner.ravel()).reshape(-1, 3) == state[:, None]
+        passed = xp.cumprod(before, axis=1).sum(axis=1)
+        low, high = low + passed * step, low + (passed + 1) * step
     cut = 0.5 * (low + high)
     owner = xp.concatenate([at + (cut[: len(at)] >= right[at]), first, last])
     # A part that does not have the middle of its piece is on the other side of a cut.
@@ -425,12 +429,12 @@ def crossings(xp: Any, begin: Any, end: Any) -> tuple[Any, Any]:
     return line, (number - begin[line]) / xp.where(step == 0, 1, step)
 
 
-def _hidden(tables: SceneTables, camera: Camera, x: Any, forward: Any, orthographic: bool) -> Any:
-    """Whether something is well before a point."""
+def _hidden(tables: SceneTables, camera: Camera, x: Any, eye: np.ndarray) -> Any:
+    """Whether something is well before a point, seen from the eye, or if the rays are parallel from its direction."""
     xp = tables.xp
-    if orthographic:
+    if camera.model == "orthographic":
         size = 2 * tables.mesh.diagonal + float(abs(camera.eye - tables.mesh.center).max())
-        back = xp.broadcast_to(xp.asarray(-size * forward, dtype=tables.dtype), x.shape).copy()
+        back = xp.broadcast_to(xp.asarray(size * eye, dtype=tables.dtype), x.shape).copy()
     else:
-        back = xp.asarray(camera.eye, dtype=tables.dtype) - x
+        back = xp.asarray(eye, dtype=tables.dtype) - x
     return occluded.forward(tables.mesh, x, back, t_min=BEFORE, t_max=1.0)
