@@ -81,7 +81,7 @@ def test_crossing_squares():
             return total(moved(e), front(24), samples=24, depth=0)
 
         got, wanted = slopes(value, slope, 0.1)
-        assert (got == pytest.approx(wanted, rel=0.02)) != shows
+        assert (got == pytest.approx(wanted, rel=0.05)) != shows
 
 
 # ---- degenerate and awkward triangles
