@@ -81,7 +81,7 @@ def test_crossing_squares():
             return total(moved(e), front(24), samples=24, depth=0)
 
         got, wanted = slopes(value, slope, 0.1)
-        assert (got == pytest.approx(wanted, rel=0.02)) != shows
+        assert (got == pytest.approx(wanted, rel=0.05)) != shows
 
 
 # ---- degenerate and awkward triangles
@@ -212,13 +212,13 @@ def test_memory_does_not_grow_with_the_image():
 
 
 def test_images_in_parts_are_those_of_the_whole():
-    scene, view = gk.Scene(gk.Object(ball(3), smooth=True), LIGHT), front(16)
+    scene, view = gk.Scene({"a": gk.Object(ball(3), smooth=True), "b": glow(quad(0.5, 1.2))}, LIGHT), front(16)
     whole, adj = gk.render(scene, view, samples=2).color, weights(view)
     image, g = np.zeros_like(whole), 0
     for first in range(0, 16, 5):
         part = slice(first, min(first + 5, 16))
         options = dict(samples=2, rows=(part.start, part.stop))
         image[part] = gk.render(scene, view, **options).color
-        g = g + gk.render.adjoint(scene, view, **options, adj_color=adj[part])["object.vertices"]
+        g = g + gk.render.adjoint(scene, view, **options, adj_color=adj[part])["b.vertices"]
     np.testing.assert_array_equal(image, whole)
-    close(g, gk.render.adjoint(scene, view, samples=2, adj_color=adj)["object.vertices"])
+    close(g, gk.render.adjoint(scene, view, samples=2, adj_color=adj)["b.vertices"])
