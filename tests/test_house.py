@@ -27,13 +27,14 @@ LAYERS = [
     ("mesh",),
     ("spatial",),
     ("implicit",),
+    ("lang",),
     ("render",),
     ("inverse",),
     ("compat",),
     ("cli", "bench"),
 ]
 RANK = {name: i for i, layer in enumerate(LAYERS) for name in layer}
-CPP_LAYERS = ["core", "geometry", "spatial", "implicit", "render", "kernels", "host"]
+CPP_LAYERS = ["core", "geometry", "spatial", "implicit", "render", "lang", "kernels", "host"]
 
 # Imports that go right, and why.
 RIGHTWARD = {("mesh/mesh.py", "spatial"): "Mesh.bvh makes the tree when first asked for it"}

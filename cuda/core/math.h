@@ -29,6 +29,10 @@ GK_FN float sin(float a) { return ::sinf(a); }
 GK_FN double sin(double a) { return ::sin(a); }
 GK_FN float cos(float a) { return ::cosf(a); }
 GK_FN double cos(double a) { return ::cos(a); }
+GK_FN float exp(float a) { return ::expf(a); }
+GK_FN double exp(double a) { return ::exp(a); }
+GK_FN float log(float a) { return ::logf(a); }
+GK_FN double log(double a) { return ::log(a); }
 GK_FN void prefetch(const void*) {}
 GK_FN int lowest_bit(uint a) { return __ffs((int)a) - 1; }
 GK_FN int count_bits(uint a) { return __popc(a); }
@@ -47,6 +51,10 @@ GK_FN float sin(float a) { return __builtin_sinf(a); }
 GK_FN double sin(double a) { return __builtin_sin(a); }
 GK_FN float cos(float a) { return __builtin_cosf(a); }
 GK_FN double cos(double a) { return __builtin_cos(a); }
+GK_FN float exp(float a) { return __builtin_expf(a); }
+GK_FN double exp(double a) { return __builtin_exp(a); }
+GK_FN float log(float a) { return __builtin_logf(a); }
+GK_FN double log(double a) { return __builtin_log(a); }
 GK_FN void prefetch(const void* p) { __builtin_prefetch(p); }
 GK_FN int lowest_bit(uint a) { return __builtin_ctz(a); }
 GK_FN int count_bits(uint a) { return __builtin_popcount(a); }
@@ -65,6 +73,19 @@ GK_FN double double_of(uint64 a) {
 GK_FN double infinity() { return double_of(0x7ffull << 52); }
 // The greatest power of two not above a > 0, or the least normal number.
 GK_FN double power_of_two(double a) { return max(double_of(bits_of(a) & 0x7ffull << 52), 0x1p-1022); }
+
+// Cosine and sine of 2 pi a, for 0 <= a <= 1.
+template <class T> struct Turn {
+    T cosine, sine;
+};
+GK_FN Turn<double> turned(double a) { return {cos(2 * PI * a), sin(2 * PI * a)}; }
+// By the half angle, of which the series is short, and without a branch.
+GK_FN Turn<float> turned(float a) {
+    float x = float(PI) * (a - 0.5f), y = x * x;
+    float s = x * (1 + y * (-1 / 6.f + y * (1 / 120.f + y * (-1 / 5040.f + y * (1 / 362880.f - y / 39916800.f)))));
+    float c = 1 + y * (-0.5f + y * (1 / 24.f + y * (-1 / 720.f + y * (1 / 40320.f + y * (-1 / 3628800.f + y / 479001600.f)))));
+    return {2 * s * s - 1, -2 * s * c};
+}
 
 // On lanes these choose and compare lane by lane (lanes.h); mathematics written with them serves both.
 GK_FN float select(bool m, float a, float b) { return m ? a : b; }

@@ -42,7 +42,8 @@ GK_FN uint sobol(uint x) {
     return reversed_bits(x);
 }
 
-GK_FN real unit_interval(uint x) { return IS_FLOAT ? real(x >> 8) * real(0x1p-24) : real(x) * real(0x1p-32); }
+// (Converted as a signed number, for which every instruction set has an instruction on lanes.)
+GK_FN real unit_interval(uint x) { return IS_FLOAT ? real(int(x >> 8)) * real(0x1p-24) : real(x) * real(0x1p-32); }
 
 struct Random2 {
     real x, y;

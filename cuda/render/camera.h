@@ -48,15 +48,15 @@ GK_FN Plane nowhere() { double none = infinity() - infinity(); return {none, non
 GK_FN bool is_somewhere(Plane a) { return a.x == a.x; }
 
 // LANES points at once: plain loops over them, which the CPU's compiler turns into vector instructions.
-struct Planes {
+struct PlanePoints {
     double x[LANES], y[LANES];
     GK_FN Plane at(int k) const { return {x[k], y[k]}; }
     GK_FN void set(int k, Plane a) { x[k] = a.x, y[k] = a.y; }
 };
 
 // Pixels first to first + LANES - 1 of a list or a window; beyond `end`, of which nothing is written, the last one again.
-GK_FN Planes pixels_at(const Pixels& pixels, int first, int end) {
-    Planes p;
+GK_FN PlanePoints pixels_at(const Pixels& pixels, int first, int end) {
+    PlanePoints p;
     if (pixels.at) {
         for (int k = 0; k < LANES; ++k) {
             const real* at = pixels.at + 2 * (uint64)min(first + k, end - 1);
@@ -82,6 +82,14 @@ GK_FN Planes pixels_at(const Pixels& pixels, int first, int end) {
         ++row;
     }
     return p;
+}
+
+// One pixel of a window.
+GK_FN Plane window_pixel(const Pixels& pixels, int i) {
+    int samples = pixels.samples, cell = i / (samples * samples), sample = i - cell * samples * samples;
+    int row = cell / pixels.columns, column = cell - row * pixels.columns, y = sample / samples, x = sample - y * samples;
+    double step = 1.0 / samples;
+    return {pixels.left + column + (x + 0.5) * step, pixels.top + row + (y + 0.5) * step};
 }
 
 // ---- the lens (Brown 1966, Conrady 1919; terms and order as in OpenCV)
@@ -160,13 +168,13 @@ GK_FN Plane unbent_point(const Camera& c, Plane target) {
 
 // The same of LANES points. A few of Newton's steps with no look at where they lead are enough for nearly all; each lane does
 // the same whatever is in the others, so that a point has the same bits in any company.
-GK_FN Planes unbent_points(const Camera& c, const Planes& target) {
+GK_FN PlanePoints unbent_points(const Camera& c, const PlanePoints& target) {
     if (LANES == 1) {
-        Planes one;
+        PlanePoints one;
         one.set(0, unbent_point(c, target.at(0)));
         return one;
     }
-    Planes p = target;
+    PlanePoints p = target;
     double moved[LANES], det[LANES];
     for (int step = 0; step < 5; ++step)
         for (int k = 0; k < LANES; ++k) {
@@ -187,12 +195,12 @@ GK_FN Planes unbent_points(const Camera& c, const Planes& target) {
 // ---- pixel to ray
 
 // Points of the image plane that are seen at pixels, before and behind the lens.
-struct Seen {
-    Planes bent, at;
+struct Sight {
+    PlanePoints bent, at;
 };
 
-GK_FN Seen seen_at(const Camera& c, const Planes& pixels) {
-    Seen s;
+GK_FN Sight seen_at(const Camera& c, const PlanePoints& pixels) {
+    Sight s;
     for (int k = 0; k < LANES; ++k) {
         s.bent.y[k] = (pixels.y[k] - c.cy) / c.fy;
         s.bent.x[k] = (pixels.x[k] - c.cx - c.skew * s.bent.y[k]) / c.fx;

@@ -11,7 +11,8 @@ enum LightKind { CONSTANT, POINT, DIRECTIONAL, SPOT, AREA, PATCH, ENVIRONMENT };
 struct Light {
     const int* faces;            // area: the faces that emit
     const double* distribution;  // area: the running sum of the faces' shares, the last is 1; environment: see Surroundings
-    double x;                    // position; directional: the direction light travels in; environment: the turn of its image
+    double x;                    // position; directional: the direction light travels in; environment: the turn of its image;
+                                 // area: 1 if directions drawn by the surface are followed to it as well
     double y;
     double z;
     double nx;  // spot: its axis; patch: its normal
@@ -20,7 +21,7 @@ struct Light {
     double r;  // radiance of constant, area and patch; intensity of point and spot; irradiance of directional
     double g;
     double b;
-    double inner;   // spot: cosines of the cone that is fully lit and of that beyond which it is dark
+    double inner;   // spot: cosines of the cone that is fully lit and of that beyond which it is dark; area: its whole area
     double outer;
     double count;   // area: number of faces; environment: columns of its image
     double sides;   // area, patch: 2 if both sides emit; environment: rows of its image
@@ -50,18 +51,49 @@ GK_FN Corners corners_of(const real* vertices, const int* faces, int f) {
 // A point of an area light: the face by its share, the rest of that number again uniform.
 struct FacePoint {
     int face;
-    real share;  // 1 over the face's
+    real share;  // of the face
     Vec3 weights;
 };
 GK_FN FacePoint drawn_face(const Light& l, Random2 u) {
     int k = drawn(l.distribution, int(l.count), u.x);
     real root = sqrt(u.x);
-    return {l.faces[k], 1 / real(share_of(l.distribution, k)), {1 - root, root * (1 - u.y), root * u.y}};
+    return {l.faces[k], real(share_of(l.distribution, k)), {1 - root, root * (1 - u.y), root * u.y}};
+}
+
+// The vector of a face's area, and how much of it faces a direction that arrives there.
+GK_FN Vec3 area_of(const Corners& c) { return real(0.5) * cross(c.b - c.a, c.c - c.a); }
+GK_FN real facing_of(const Light& l, Vec3 area, Vec3 wi) {
+    real facing = -dot(wi, area);
+    return max(l.sides == 2 ? abs(facing) : facing, real(0));
+}
+
+// A point of an area light, drawn with the share of its face, or found by a direction that the surface drew: 1 over the sum of
+// both densities, the face's area being one (Veach and Guibas, 1995: the balance heuristic).
+GK_FN LightSample point_of_light(const Light& l, const real* vertices, const int* faces, int face, real share, Vec3 weights,
+                                 const Material& m, Vec3 p, Vec3 n, Vec3 wo) {
+    Corners c = corners_of(vertices, faces, face);
+    LightSample s = {weights.x * c.a + weights.y * c.b + weights.z * c.c - p, 1 / share, face, weights};
+    real square = dot(s.to, s.to);
+    if (l.x != 0 && square > 0) {
+        Vec3 wi = (1 / sqrt(square)) * s.to;
+        s.share = 1 / (share + direction_density(m, n, wo, wi) * facing_of(l, area_of(c), wi) / square);
+    }
+    return s;
+}
+GK_FN LightSample met_light(const Light& l, const real* vertices, const int* faces, int face, real u, real v, const Material& m,
+                            Vec3 p, Vec3 n, Vec3 wo) {
+    if (face < 0) return {{0, 0, 1}, 0, -1, {0, 0, 0}};
+    real share = length(area_of(corners_of(vertices, faces, face))) / real(l.inner);
+    if (!(share > 0)) return {{0, 0, 1}, 0, -1, {0, 0, 0}};
+    return point_of_light(l, vertices, faces, face, share, {1 - u - v, u, v}, m, p, n, wo);
 }
 
 GK_FN Surroundings surroundings_of(const Light& l) {
     return {l.distribution, l.distribution + int(l.sides), int(l.count), int(l.sides), real(l.x)};
 }
+
+// Whether samples of a light differ.
+GK_FN bool is_drawn(int kind) { return kind == CONSTANT || kind == AREA || kind == ENVIRONMENT; }
 
 GK_FN LightSample sampled_light(int kind, const Light& l, const real* vertices, const int* faces, const Material& m, Vec3 p, Vec3 n,
                                 Vec3 wo, Random2 u) {
@@ -82,18 +114,17 @@ GK_FN LightSample sampled_light(int kind, const Light& l, const real* vertices, 
         s.to = -light_position(l);
     } else if (kind == AREA) {
         FacePoint drawn = drawn_face(l, u);
-        s.face = drawn.face, s.share = drawn.share, s.weights = drawn.weights;
-        Corners c = corners_of(vertices, faces, s.face);
-        s.to = s.weights.x * c.a + s.weights.y * c.b + s.weights.z * c.c - p;
+        s = point_of_light(l, vertices, faces, drawn.face, drawn.share, drawn.weights, m, p, n, wo);
     } else {
         s.to = light_position(l) - p;
     }
     return s;
 }
 
-// What arrives: radiance times solid angle, or the like, over the density.
+// What arrives: radiance times solid angle, or the like, over the density: factor times the light's power.
 struct Arrival {
-    Vec3 wi, color;
+    Vec3 wi;
+    real factor;
 };
 GK_FN real cone(const Light& l, Vec3 wi) {
     real t = (-dot(wi, light_axis(l)) - real(l.outer)) / real(l.inner - l.outer);
@@ -101,22 +132,17 @@ GK_FN real cone(const Light& l, Vec3 wi) {
     return t * t;
 }
 GK_FN Arrival arriving(int kind, const Light& l, const real* vertices, const int* faces, const LightSample& s) {
-    Vec3 power = light_power(l);
-    if (kind == CONSTANT || kind == ENVIRONMENT || kind == DIRECTIONAL) return {s.to, s.share * power};
+    if (kind == CONSTANT || kind == ENVIRONMENT) return {s.to, s.share};
+    if (kind == DIRECTIONAL) return {s.to, 1};
     real square = dot(s.to, s.to);
-    if (!(square > 0)) return {{0, 0, 1}, {0, 0, 0}};
+    if (!(square > 0)) return {{0, 0, 1}, 0};
     real distance = sqrt(square);
     Vec3 wi = (1 / distance) * s.to;
-    if (kind == POINT) return {wi, (1 / square) * power};
-    if (kind == SPOT) return {wi, (cone(l, wi) / square) * power};
-    Vec3 area = light_axis(l);  // of a patch: its normal, as long as its area
-    if (kind == AREA) {
-        Corners c = corners_of(vertices, faces, s.face);
-        area = real(0.5) * cross(c.b - c.a, c.c - c.a);
-    }
-    real facing = -dot(wi, area);
-    if (l.sides == 2) facing = abs(facing);
-    return {wi, (s.share * max(facing, real(0)) / square) * power};
+    if (kind == POINT) return {wi, 1 / square};
+    if (kind == SPOT) return {wi, cone(l, wi) / square};
+    if (kind == AREA && s.face < 0) return {wi, 0};
+    Vec3 area = kind == AREA ? area_of(corners_of(vertices, faces, s.face)) : light_axis(l);  // a patch's normal is as long as its area
+    return {wi, s.share * facing_of(l, area, wi) / square};
 }
 
 // Given cotangents of an arrival: those of the vector to the light, of the light, and of an emitting face's corners.
@@ -158,7 +184,7 @@ GK_FN AdjArrival adj_arriving(int kind, const Light& l, const real* vertices, co
         Corners c = {zero, zero, zero};
         if (kind == AREA) {
             c = corners_of(vertices, faces, s.face);
-            area = real(0.5) * cross(c.b - c.a, c.c - c.a);
+            area = area_of(c);
         }
         real facing = -dot(wi, area), sign = l.sides == 2 && facing < 0 ? real(-1) : real(1);
         facing = max(sign * facing, real(0));

@@ -52,6 +52,7 @@ class Tape:
 
     def __init__(self) -> None:
         self._leaves: dict[int, tuple[Any, TapeArray]] = {}
+        self._written: dict[int, Watched] = {}
         self.recording: object = None
         self.departures: deque[tuple[str, str, set[int]]] = deque(maxlen=REMEMBERED)
         self._entered = False
@@ -59,7 +60,7 @@ class Tape:
     def __enter__(self) -> Tape:
         if self._entered:
             raise RuntimeError(message("Tape", "with", "a tape that is not recording yet", "one that is"))
-        self._leaves, self.recording, self._entered = {}, object(), True
+        self._leaves, self._written, self.recording, self._entered = {}, {}, object(), True
         self.departures.clear()
         recording.enter(self)
         return self
@@ -100,11 +101,18 @@ class Tape:
             known = TapeArray.leaf(array, private)
         elif known.node.watched is not None:
             known.node.watched.check(op, argument)
+        elif key in tapes[-1]._written:
+            tapes[-1]._written[key].check(op, argument)
         # What the innermost tape knows, the others do.
         if key not in tapes[-1]._leaves:
             for tape in tapes:
                 tape._leaves[key] = array, known
         return known
+
+    def wrote(self, array: Any, recorded: TapeArray) -> None:
+        """A function has written into a plain array what it recorded: from now on the one stands for the other."""
+        self._leaves[id(array)] = array, recorded
+        self._written[id(array)] = Watched(array)
 
     def gradient(self, target: Any, sources: Any, *, adj: Any = None) -> Any:
         """Gradients of a recorded number with respect to arrays.
@@ -134,6 +142,9 @@ class Tape:
 
     def gradients(self, target: Any, sources: Any, adj: Any, op: str, name: str) -> list[Any]:
         """`gradient` of a list of sources, in the name of an op and its argument."""
+        if id(target) in self._written:
+            self._written[id(target)].check(op, "target")
+            target = self._leaves[id(target)][1]
         if not isinstance(target, TapeArray):
             got = describe(target) + self._departed(())
             raise ValueError(message(op, "target", "a TapeArray, recorded within the tape", got))

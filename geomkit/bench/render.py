@@ -201,8 +201,13 @@ def _contests(name: str, s: Setting, peers: Sequence[str], rounds: int) -> list[
 def _jobs(s: Setting) -> dict[str, tuple[Callable[[], Any], Callable[[Any, np.ndarray], tuple[str, float]]]]:
     """Geomkit's runs by job, and what checks their results."""
 
+    def forward() -> np.ndarray:
+        return gk.render(s.scene, s.camera, samples=s.samples).color
+
     def gradients(boundary: str) -> Callable[[], Any]:
-        return lambda: gk.render.adjoint(s.scene, s.camera, samples=s.samples, boundary=boundary, adj_color=s.cotangent)
+        """An image and its gradients, as an iteration needs both."""
+        options: dict[str, Any] = dict(samples=s.samples, boundary=boundary)
+        return lambda: (forward(), gk.render.adjoint(s.scene, s.camera, **options, adj_color=s.cotangent))
 
     latest, turn = [s.mesh], itertools.count()
     colors = np.random.default_rng(0).random((s.mesh.n_vertices, 3)).astype(np.float32)
@@ -213,15 +218,17 @@ def _jobs(s: Setting) -> dict[str, tuple[Callable[[], Any], Callable[[Any, np.nd
         latest[0] = latest[0].with_vertices(steps[next(turn) % 2])
         scene = gk.Scene({"mesh": gk.Object(latest[0], gk.Material(albedo=colors))})
         image = gk.render(scene, s.camera, channels="albedo", samples=1).albedo
-        return image, gk.render.adjoint(scene, s.camera, channels="albedo", samples=1, adj_albedo=s.cotangent)
+        options: dict[str, Any] = dict(channels="albedo", samples=1, wanted="mesh.vertices")
+        return image, gk.render.adjoint(scene, s.camera, **options, adj_albedo=s.cotangent)
 
     power = float(np.mean(s.scene["lamp.intensity"]))
 
     def is_linear(result: Any, image: np.ndarray) -> tuple[str, float]:
         """An image is the sum of what its lights give: so is the sum of their gradients times the lights."""
-        found = float(np.sum(result["sky.radiance"])) + power * float(np.sum(result["lamp.intensity"]))
+        g = result[1]
+        found = float(np.sum(g["sky.radiance"])) + power * float(np.sum(g["lamp.intensity"]))
         error = abs(found / float(image.sum(dtype=np.float64)) - 1)
-        finite = np.isfinite(result["mesh.vertices"]).all()
+        finite = np.isfinite(g["mesh.vertices"]).all()
         return ("ok" if finite and error < SAME else "wrong gradient"), error
 
     def is_finite(result: Any, image: np.ndarray) -> tuple[str, float]:
@@ -229,7 +236,7 @@ def _jobs(s: Setting) -> dict[str, tuple[Callable[[], Any], Callable[[Any, np.nd
         return ("ok" if np.isfinite(found).all() and abs(found).max() > 0 else "wrong gradient"), 0.0
 
     return {
-        "forward": (lambda: gk.render(s.scene, s.camera, samples=s.samples).color, _is_image),
+        "forward": (forward, _is_image),
         "interior gradients": (gradients("none"), is_linear),
         "all gradients": (gradients("integral"), is_linear),
         "mesh iteration": (iteration, is_finite),

@@ -14,7 +14,7 @@ import typer
 
 import geomkit
 from geomkit.autodiff.recording import paused
-from geomkit.cli import pictures, volumes
+from geomkit.cli import photographs, pictures, volumes
 from geomkit.files import destination
 
 app = typer.Typer(
@@ -157,6 +157,7 @@ def raycast(
 
 
 app.command()(pictures.render)
+app.command()(photographs.fit)
 
 
 @app.command()

@@ -10,8 +10,11 @@ PATIENCE = 2.0
 
 
 @contextmanager
-def bar(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A function to call with (done, total). It shows a bar on a terminal's stderr once the work takes two seconds."""
+def bar(what: str) -> Iterator[Callable[..., None]]:
+    """A function to call with (done, total), or (done, total, loss).
+
+    It shows a bar on a terminal's stderr once the work takes two seconds.
+    """
     from rich.console import Console
     from rich.progress import Progress
 
@@ -20,8 +23,9 @@ def bar(what: str) -> Iterator[Callable[[int, int], None]]:
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(what, total=None, visible=False)
 
-        def update(done: int, total: int) -> None:
+        def update(done: int, total: int, loss: float | None = None) -> None:
             late = time.monotonic() - begin > PATIENCE
-            progress.update(task, completed=done, total=total, visible=late)
+            said = what if loss is None else f"{what}, loss {loss:.4g}"
+            progress.update(task, completed=done, total=total, visible=late, description=said)
 
         yield update

@@ -12,8 +12,8 @@ from geomkit.errors import MeshError, message
 from geomkit.mesh.creases import cut_at_creases
 from geomkit.render.camera import Camera
 from geomkit.render.color import srgb_to_linear
+from geomkit.render.merged import merged
 from geomkit.render.scene import ConstantLight, DirectionalLight, Light, Material, Object, Scene
-from geomkit.render.tables import merged
 
 OPAQUE = (".jpg", ".jpeg", ".hdr", ".gif", ".mp4")  # formats without alpha
 LIGHTS = ("studio", "sun", "sky", "scene")

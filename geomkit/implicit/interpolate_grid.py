@@ -14,7 +14,7 @@ from geomkit.implicit.grid import SdfGrid
 from geomkit.runtime.device import empty, namespace, sort_order, zeros
 from geomkit.runtime.kernel import Kernel
 
-__all__ = ["GridGradients", "Interpolated", "interpolate_grid"]
+__all__ = ["TAPS", "GridGradients", "GridSamples", "Interpolated", "add_to_samples", "interpolate_grid"]
 
 _PLACE = "int nx, int ny, int nz, double sx, double sy, double sz, double ox, double oy, double oz, int taps"
 _SOURCE = "implicit/interpolate_grid.cu"
@@ -55,6 +55,15 @@ class GridGradients(NamedTuple):
     points: Any  # (N, 3) of the points
 
 
+class GridSamples(NamedTuple):
+    """A grid whose samples get cotangents."""
+
+    device: str
+    dtype: Any
+    shape: tuple[int, ...]
+    place: tuple[float, ...]  # spacing and origin
+
+
 class _Query:
     def __init__(self, grid: Any, points: Any, spacing: Any, origin: Any, method: str):
         op = "interpolate_grid"
@@ -93,6 +102,7 @@ class _Query:
             raise ValueError(message(op, "spacing", expected, repr(spacing)))
         self.taps = TAPS[method]
         start = triple(op, "origin", 0.0 if origin is None else origin)
+        self.samples = GridSamples(self.device, self.dtype, self.values.shape, (*step, *start))
         self.place = (*self.values.shape, *step, *start, self.taps)
 
     def cotangent(self, name: str, value: Any, shape: tuple) -> Any:
@@ -186,18 +196,33 @@ def interpolate_grid_adjoint(
     value, gradient = q.cotangent("adj_value", adj_value, (n,)), q.cotangent("adj_gradient", adj_gradient, (n, 3))
     adj_points, adj_values = empty(q.device, (n, 3), q.dtype), zeros(q.device, q.values.shape, q.dtype)
     interpolate_grid_points_adj(n, q.values, *q.place, q.points, value, gradient, adj_points)
-    for begin in range(0, n, CHUNK):
-        part = slice(begin, begin + CHUNK)
-        _add_to_samples(q, q.points[part], value[part], gradient[part], adj_values)
+    add_to_samples(q.samples, q.taps, q.points, value, gradient, adj_values)
     return GridGradients(q.library.wrap(adj_values), q.library.wrap(adj_points))
 
 
-def _add_to_samples(q: _Query, points: Any, value: Any, gradient: Any, adj_values: Any) -> None:
+def add_to_samples(grid: GridSamples, taps: int, points: Any, value: Any, gradient: Any, adj_values: Any) -> None:
+    """Add what cotangents of the interpolant send to the samples, in an order that does not depend on threads.
+
+    Args:
+        grid: the grid.
+        taps: samples along each axis.
+        points: (N, 3) float64, in world units.
+        value: (N,) cotangents of the value there.
+        gradient: (N, 3) cotangents of the gradient there.
+        adj_values: of the samples, which is added to.
+    """
+    for begin in range(0, len(points), CHUNK):
+        part = slice(begin, begin + CHUNK)
+        _add_part(grid, taps, points[part], value[part], gradient[part], adj_values)
+
+
+def _add_part(grid: GridSamples, taps: int, points: Any, value: Any, gradient: Any, adj_values: Any) -> None:
     """Sum what points send to samples: by cell, and cells that share samples one after the other."""
-    xp, n = namespace(q.device), len(points)
-    keys = empty(q.device, n, np.uint64)
-    interpolation_cells(n, *q.place, points, keys)
-    cells, kinds = q.values.size, q.taps**3
+    xp, n = namespace(grid.device), len(points)
+    place = (*grid.shape, *grid.place, taps)
+    keys = empty(grid.device, n, np.uint64)
+    interpolation_cells(n, *place, points, keys)
+    cells, kinds = int(np.prod(grid.shape)), taps**3
     order = sort_order(keys, (cells * kinds).bit_length())
     keys = keys[order]
     begins = xp.empty(n, bool)
@@ -209,5 +234,5 @@ def _add_to_samples(q: _Query, points: Any, value: Any, gradient: Any, adj_value
     start = xp.append(start, n).astype(np.int32)
     for k in range(kinds):
         interpolate_grid_values_adj(
-            first[k + 1] - first[k], first[k], *q.place, points, order, start, value, gradient, adj_values
+            first[k + 1] - first[k], first[k], *place, points, order, start, value, gradient, adj_values
         )

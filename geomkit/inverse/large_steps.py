@@ -40,9 +40,9 @@ class DifferentialGradients(NamedTuple):
 class LargeSteps:
     """The matrix I + smoothness L of a mesh, L the Laplacian of the graph of its positions.
 
-    `u = to_differential(x)` are coordinates of x, a row for each vertex; `x = from_differential(u)` brings them back.
-    A step in u is a step in x that is smoothed over some sqrt(smoothness) edges, in every step anew: noise of the gradient
-    is spread out, and details can still form. Vertices at one position are one.
+    `u = to_differential(x)` are coordinates of x, a row for each vertex, that `from_differential(u)` brings back to x.
+    A step in u is a step in x that is smoothed over some sqrt(smoothness) edges, in every step anew: noise of the
+    gradient is spread out, and details can still form. Vertices at one position are one.
 
     Args:
         mesh: a Mesh, or any object with `.vertices` and `.faces`; only how it is connected counts.

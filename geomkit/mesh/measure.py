@@ -293,12 +293,17 @@ def vertex_normals_adjoint(mesh: Mesh, *, adj_normals: Any) -> MeshGradients:
     """
     mesh = _mesh(mesh)
     adj_normals = _cotangent(mesh, "vertex_normals", "adj_normals", adj_normals, (mesh.n_vertices, 3))
+    return _gradients(mesh, normals_to_corners(mesh, adj_normals))
+
+
+def normals_to_corners(mesh: Mesh, adj_normals: Any) -> Any:
+    """(F, 3, 3) float64 gradients of the corners of faces, for the cotangent (V, 3) of the vertices' normals."""
     corner_normals = _corner_normals(mesh)
     adj_sums = empty(mesh.device, (mesh.n_vertices, 3), np.float64)
     vertex_normals_adj(mesh.n_vertices, *vertex_corners(mesh), corner_normals, adj_normals, adj_sums)
     adj_corners = corner_normals  # read for the last time: its memory serves again
     corner_normals_adj(mesh.n_faces, *_arrays(mesh), adj_sums, adj_corners)
-    return _gradients(mesh, adj_corners)
+    return adj_corners
 
 
 @primitive(differentiable=("vertices",), outputs={"volume": "real"})

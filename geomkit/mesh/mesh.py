@@ -11,9 +11,10 @@ import numpy as np
 from geomkit.arrays import Library, as_array, describe, frozen, library_of, precision_of, to_host, tracker_of
 from geomkit.autodiff.primitive import Primitive
 from geomkit.autodiff.recording import innermost, watched
-from geomkit.errors import MeshError, message
+from geomkit.errors import message
 from geomkit.mesh import measure
 from geomkit.mesh.box import point_bounds
+from geomkit.mesh.checks import check_range, without_nonfinite
 from geomkit.mesh.report import report, state
 from geomkit.mesh.source import Source, traced
 from geomkit.mesh.topology import Topology, joined
@@ -75,17 +76,17 @@ class Mesh:
         if source.values is None:
             if nonfinite != "error":
                 raise ValueError(message("Mesh", "nonfinite", "'error' for vertices that jax traces", repr(nonfinite)))
-            _check_range(triangles, len(vertices))
+            check_range(triangles, len(vertices))
             self._hold(traced(vertices), triangles, source)
             return
         points = as_array(
             source.values, op="Mesh", name="vertices", shape=("V", 3), dtype=precision_of(vertices), device=self.device
         )
-        _check_range(triangles, len(points))
+        check_range(triangles, len(points))
         finite = abs(points) < np.inf
         if not finite.all():
             kept = finite.all(axis=1)
-            points, triangles = _without_nonfinite(points, triangles, kept, nonfinite)
+            points, triangles = without_nonfinite(points, triangles, kept, nonfinite)
             source = Source(source.array[np.flatnonzero(to_host(kept))]) if source.tracker else Source(None)
         self._hold(points if source.shared else points.copy(), triangles, source)
 
@@ -110,12 +111,14 @@ class Mesh:
         self._earlier_topology: Topology | None = None
         self._earlier_bvh: Bvh | None = None
         self._derived: dict[str, Any] = {}
+        self._family: dict[str, Any] = {}
         self._in_library: dict[str, Any] = {}
         # The same mesh in NumPy's or CuPy's library, which has all that is computed once.
         self._plain: Mesh | None = None
         self._latest: Mesh | None = None
         if self._library.name not in ("numpy", "cupy") and source.values is not None:
             self._plain = Mesh.adopt(self._vertices, self._faces, Library("cupy" if self.device == "cuda" else "numpy"))
+            self._plain._family = self._family
 
     # ---- for gradients
 
@@ -343,7 +346,18 @@ class Mesh:
             plain._derived[name] = make(plain)
         return plain._derived[name]
 
+    @property
+    def family(self) -> dict[str, Any]:
+        """What another layer keeps for this mesh and all that came from it by `with_vertices`: they share this."""
+        return self.plain._family
+
     # ---- other meshes
+
+    def moved(self, vertices: Any) -> "Mesh":
+        """As `with_vertices`, of an array as `adopt` takes it."""
+        mesh = Mesh.adopt(vertices, self._faces, self._library)
+        mesh._follow(self, stale=False)
+        return mesh
 
     def weld(self, tolerance: float = 0.0) -> "Mesh":
         """Merge vertices that are at the same place; faces keep their number and order.
@@ -400,10 +414,12 @@ class Mesh:
         known = "topology" in earlier.__dict__ or (earlier._earlier_topology is None and not stale)
         self._earlier_topology = earlier.topology if known else earlier._earlier_topology
         self._earlier_bvh = earlier.__dict__.get("bvh", earlier._earlier_bvh)
+        self._family = earlier._family
 
     def _after(self, mesh: "Mesh") -> "Mesh":
         """This mesh, which follows whatever that one followed."""
         self._earlier_topology, self._earlier_bvh = mesh._earlier_topology, mesh._earlier_bvh
+        self._family = mesh._family
         return self
 
     def flipped(self) -> "Mesh":
@@ -464,25 +480,6 @@ def as_mesh(obj: Any) -> Mesh:
 
 
 Primitive.as_mesh = staticmethod(as_mesh)
-
-
-def _check_range(faces: Any, n_vertices: int) -> None:
-    if not len(faces) or (faces.min() >= 0 and faces.max() < n_vertices):
-        return
-    wrong = ((faces < 0) | (faces >= n_vertices)).any(axis=1)
-    first, count = int(wrong.argmax()), int(wrong.sum())
-    noun = "face" if count == 1 else "faces"
-    got = f"{count} {noun} outside, the first is face {first}: {faces[first].tolist()}"
-    raise MeshError(message("Mesh", "faces", f"indices in [0, {n_vertices})", got))
-
-
-def _without_nonfinite(vertices: Any, faces: Any, finite: Any, nonfinite: str) -> tuple[Any, Any]:
-    first = int((~finite).argmax())
-    if nonfinite == "error":
-        got = f"{int((~finite).sum())} that are not, the first is vertex {first}: {vertices[first].tolist()}"
-        raise MeshError(message("Mesh", "vertices", "finite numbers (or Mesh(..., nonfinite='drop'))", got))
-    number = finite.cumsum(dtype=np.int32) - np.int32(1)
-    return vertices[finite], number[faces[finite[faces].all(axis=1)]]
 
 
 def _clustered(positions: np.ndarray, first: np.ndarray, tolerance: float) -> np.ndarray:

@@ -30,6 +30,7 @@ class Attribute:
 
     Attributes:
         constant: (channels,) float64 of a constant one; None of the others.
+        is_array: whether it is an array, which may be all zeros and still ask for a gradient.
     """
 
     def __init__(self, path: str, given: Any, channels: int, *, unit: bool, part: slice, uv: Any, mesh: Mesh):
@@ -37,6 +38,7 @@ class Attribute:
         self.xp = namespace(mesh.device)
         self.constant = self.vertex = self.pyramid = self.whole_uv = None
         texture = given if isinstance(given, Texture) else None
+        self.is_array = texture is not None or hasattr(given, "dtype")
         values: Any = given if texture is None else texture.image
         self.shape = tuple(np.shape(values))
         dimensions = len(self.shape) - (channels > 1)
@@ -104,12 +106,16 @@ class Attribute:
         return sums.reshape(self.shape) if sums.size == int(np.prod(self.shape)) else sums.sum()
 
     def adjoint(
-        self, face: Any, barycentric: Any, width: Any, adj: Any, adj_barycentric: Any
+        self, face: Any, barycentric: Any, width: Any, adj: Any, adj_barycentric: Any, wanted: Any = None
     ) -> list[tuple[str, Any]]:
-        """Gradients by path of what is not constant, for the cotangent (N, channels); those of barycentric add up."""
+        """Gradients by path of what is not constant, for the cotangent (N, channels); those of barycentric add up.
+
+        Of colours at vertices there are none where their path is not in `wanted`, unless that is None.
+        """
         if self.vertex is not None:
-            g = interpolated_adj(self.mesh, self.vertex, face, barycentric, adj, adj_barycentric)[self.part]
-            return [(self.path, g.reshape(self.shape))]
+            asked = wanted is None or self.path in wanted
+            g = interpolated_adj(self.mesh, self.vertex, face, barycentric, adj, adj_barycentric, wanted=asked)
+            return [(self.path, g[self.part].reshape(self.shape))] if asked else []
         assert self.pyramid is not None
         uv = interpolated(self.mesh, self.whole_uv, face, barycentric)
         adj_image, adj_uv = self.pyramid.adjoint(uv, self._level(face, width), adj)

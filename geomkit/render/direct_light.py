@@ -8,19 +8,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from geomkit.errors import message
+from geomkit.runtime import host
 from geomkit.runtime.device import address, empty
 from geomkit.runtime.kernel import Kernel
-from geomkit.spatial.hits import blocked
+from geomkit.spatial.rays import MeshStruct
 
 __all__ = [
     "MATERIAL",
     "LightRays",
     "LightStruct",
+    "Met",
     "Surfaces",
     "bounce",
     "bounce_adj",
     "light_rays",
     "light_rays_adj",
+    "met_light",
     "unshadowed",
 ]
 
@@ -29,21 +33,32 @@ _HITS = (
     "const real* materials, const real* positions, const real* normals, const real* face_normals, "
     "const real* directions, const uint* stream, const int* index, int dimension"
 )
+_MET = "int followed, const int* met_face, const real* met_at"
 _BOUNCE = _HITS.replace("const real* positions, ", "")
 light_fwd = Kernel(
     SOURCE,
     "light_fwd",
-    f"int kind, Light light, const real* vertices, const int* faces, {_HITS}, double lift, double until, "
-    "real* origins, real* to_light, real* t_max, real* color",
+    f"int kind, Light light, const real* vertices, const int* faces, {_HITS}, {_MET}, double lift, "
+    "double until, real* origins, real* to_light, real* t_max, real* color",
 )
-add_unshadowed = Kernel(
-    SOURCE, "add_unshadowed", "const int* rays, const int* found, const real* throughput, real* color, real* value"
+light_hits = Kernel(
+    SOURCE,
+    "light_hits",
+    f"int block, int count, Bvh bvh, Mesh mesh, int kind, Light light, {_HITS}, double lift, double until, "
+    "const int* face, const int* ray_of, const real* throughput, real* color, int* dark, real* value, int* invalid",
+    grain=1,
+)
+add_met = Kernel(
+    SOURCE,
+    "add_met",
+    "const int* ray_of, const real* t_max, const real* throughput, const real* color, int* dark, real* value",
 )
 light_adj = Kernel(
     SOURCE,
     "light_adj",
     f"int block, int count, int kind, Light light, const real* vertices, const int* faces, {_HITS}, "
-    "const int* rays, const real* adj_value, const real* throughput, const real* color, real* adj_throughput, "
+    f"{_MET}, const int* rays, const real* adj_value, const real* throughput, const int* dark, int fresh, "
+    "real* adj_throughput, "
     "real* adj_materials, real* adj_positions, real* adj_normals, real* adj_directions, double* sums, "
     "int* light_face, real* adj_light",
     grain=1,
@@ -62,6 +77,7 @@ emitter_kernel = Kernel(
 
 MATERIAL = 7  # numbers of a material at a hit, as in cuda/render/bsdf.h
 CONSTANT, POINT, DIRECTIONAL, SPOT, AREA, PATCH, ENVIRONMENT = range(7)
+LEAST, SORTED = 256, 8192  # hits whose rays to a light an item sorts, as in the kernel
 BLOCK = 512  # hits whose gradients of a light one item sums
 
 
@@ -107,7 +123,9 @@ class LightStruct:
         kind: which light.
         dtype, device: of the hits.
         position, axis, power: (3,) float64.
-        faces: (E,) int32, of an area light; distribution: (E,) float64, the running sum of their shares.
+        faces: (E,) int32, of an area light; distribution: (E,) float64, the running sum of their shares, that of the
+            areas; area: all of it.
+        followed: of an area light, whether rays of surfaces find it as well, so that the points drawn are not alone.
         size: of an environment's image, columns and rows; distribution is then as in Surroundings.
     """
 
@@ -124,15 +142,19 @@ class LightStruct:
         outer: float = 0.0,
         faces: Any = None,
         distribution: Any = None,
+        area: float = 0.0,
+        followed: bool = False,
         two_sided: bool = False,
         size: tuple[int, int] | None = None,
     ):
         self.kind, self.dtype, self.device = kind, dtype, device
         self.table = faces, distribution
         count, sides = (0 if faces is None else len(faces), 2 if two_sided else 1) if size is None else size
+        self.followed = followed
+        position = (1.0, 0.0, 0.0) if followed else position
         self.fields = (
             address(faces), address(distribution), *map(float, position), *map(float, axis), *map(float, power),
-            math.cos(math.radians(inner)), math.cos(math.radians(outer)),
+            area if kind == AREA else math.cos(math.radians(inner)), math.cos(math.radians(outer)),
             float(count), float(sides),
         )  # fmt: skip
 
@@ -149,6 +171,18 @@ def emitter_points(light: LightStruct, s: Surfaces, dimension: int) -> tuple[Any
     return face, barycentric
 
 
+class Met(NamedTuple):
+    """What the rays that M surfaces draw meet: where they may find an area light."""
+
+    face: Any  # (M,) int32, or -1
+    barycentric: Any  # (M, 2)
+
+    @classmethod
+    def none(cls, device: str, dtype: Any) -> Met:
+        """Of lights that are drawn."""
+        return cls(empty(device, 0, np.int32), empty(device, (0, 2), dtype))
+
+
 class LightRays(NamedTuple):
     """A ray to a sample of a light for each of M hits, and what is seen if nothing is in its way."""
 
@@ -159,8 +193,9 @@ class LightRays(NamedTuple):
 
 
 def light_rays(
-    mesh: Any, light: LightStruct, s: Surfaces, dimension: int, *, lift: float = 0.0, short: float = 0.0
-) -> LightRays:
+    mesh: Any, light: LightStruct, s: Surfaces, dimension: int, *, lift: float = 0.0, short: float = 0.0,
+    met: Met | None = None,
+) -> LightRays:  # fmt: skip
     """Sample a light at hits.
 
     Args:
@@ -170,43 +205,59 @@ def light_rays(
         dimension: of the random numbers.
         lift: how far above the surface the rays start.
         short: how far before the light they end, as a share of the way.
+        met: the points of an area light that the surfaces' own rays found, in place of drawn ones.
     """
     m, until = len(s), np.inf if light.position_at_infinity else 1 - short
     origins, to_light, color = (empty(mesh.device, (m, 3), mesh.dtype) for _ in range(3))
     t_max = empty(mesh.device, m, mesh.dtype)
+    found = Met.none(mesh.device, mesh.dtype) if met is None else met
     light_fwd(
         m, light.kind, light, mesh.vertices_array, mesh.faces_array, s.material, s.position, s.normal, s.face_normal,
-        s.direction, s.stream, s.index, dimension, lift, until, origins, to_light, t_max, color,
+        s.direction, s.stream, s.index, dimension, int(met is not None), *found, lift, until, origins, to_light, t_max,
+        color,
     )  # fmt: skip
     return LightRays(origins, to_light, t_max, color)
 
 
-def _blocked(mesh: Any, rays: LightRays, *, incoherent: bool) -> Any:
-    """(M,) int32, whether something is in the way of each ray."""
-    if not (incoherent and mesh.device == "cpu"):
-        return blocked(mesh, rays.origins, rays.directions, t_max=rays.t_max)
-    # Rays that go into one octant go through the tree together (measured: a quarter less time).
-    octant = (rays.directions > 0) @ np.array([1, 2, 4], np.uint8)
-    order = np.argsort(octant, kind="stable")
-    found = np.empty(len(order), np.int32)
-    found[order] = blocked(
-        mesh, rays.origins.take(order, 0), rays.directions.take(order, 0), t_max=rays.t_max.take(order)
-    )
-    return found
+def unshadowed(
+    mesh: Any, light: LightStruct, s: Surfaces, dimension: int, throughput: Any, value: Any, *, lift: float,
+    short: float,
+) -> tuple[Any, Any]:  # fmt: skip
+    """What is seen of a light, shadows included; times the throughput it adds to the values of the rays.
+
+    Arguments are as of `light_rays`. Rays that go the same way are sorted to go through the tree together.
+
+    Returns:
+        (M, 3) what is seen, and (M,) int32 where it is dark: where no light comes, or something is in its way.
+    """
+    m, until = len(s), np.inf if light.position_at_infinity else 1 - short
+    color, dark = empty(mesh.device, (m, 3), mesh.dtype), empty(mesh.device, m, np.int32)
+    block = min(max(-(-m // (8 * host.num_threads())), LEAST), SORTED) if mesh.device == "cpu" else 1
+    blocks = -(-m // block)
+    invalid = empty(mesh.device, blocks, np.int32)
+    light_hits(
+        blocks, block, m, mesh.bvh.struct(), MeshStruct(mesh), light.kind, light, s.material, s.position, s.normal,
+        s.face_normal, s.direction, s.stream, s.index, dimension, lift, until, s.face, s.ray, throughput, color, dark,
+        value, invalid,
+    )  # fmt: skip
+    if blocks and int(invalid.max()):
+        raise ValueError(message("render", "scene", "finite places and directions of light", "others"))
+    return color, dark
 
 
-def unshadowed(mesh: Any, light: LightStruct, rays: LightRays, s: Surfaces, throughput: Any, value: Any) -> Any:
-    """What is seen of a light (M, 3), shadows included; times the throughput it adds to the values of the rays."""
-    found = _blocked(mesh, rays, incoherent=light.kind == CONSTANT)
-    add_unshadowed(len(s), s.ray, found, throughput, rays.color, value)
-    return rays.color
+def met_light(rays: LightRays, s: Surfaces, throughput: Any, value: Any, device: str) -> tuple[Any, Any]:
+    """As `unshadowed`, of points that the surfaces' rays have met."""
+    dark = empty(device, len(s), np.int32)
+    add_met(len(s), s.ray, rays.t_max, throughput, rays.color, dark, value)
+    return rays.color, dark
 
 
 def light_rays_adj(
-    mesh: Any, light: LightStruct, s: Surfaces, dimension: int, *, adj_value: Any, throughput: Any, color: Any,
-    adj_throughput: Any, adj: Surfaces,
+    mesh: Any, light: LightStruct, s: Surfaces, dimension: int, *, adj_value: Any, throughput: Any, dark: Any,
+    fresh: bool, adj_throughput: Any, adj: Surfaces, met: Met | None = None,
 ) -> tuple[np.ndarray, Any, Any]:  # fmt: skip
-    """Gradients for the cotangent (N, 3) of the rays' values: those of throughput and of hits add up in their arrays.
+    """Gradients for the cotangent (N, 3) of the rays' values: those of throughput and of hits add up in their arrays,
+    from zero if these are `fresh`.
 
     Returns:
         (9,) of the light's position, axis and power; for area lights the emitting face (M,) of each hit, or -1, and the
@@ -217,10 +268,12 @@ def light_rays_adj(
     area = m if light.kind == AREA else 0
     sums = empty(mesh.device, (n, 9), np.float64)
     face, corners = empty(mesh.device, area, np.int32), empty(mesh.device, (area, 3, 3), mesh.dtype)
+    found = Met.none(mesh.device, mesh.dtype) if met is None else met
     light_adj(
         n, BLOCK, m, light.kind, light, mesh.vertices_array, mesh.faces_array, s.material, s.position, s.normal,
-        s.face_normal, s.direction, s.stream, s.index, dimension, s.ray, adj_value, throughput, color, adj_throughput,
-        adj.material, adj.position, adj.normal, adj.direction, sums, face, corners,
+        s.face_normal, s.direction, s.stream, s.index, dimension, int(met is not None), *found, s.ray, adj_value,
+        throughput, dark, int(fresh), adj_throughput, adj.material, adj.position, adj.normal, adj.direction, sums,
+        face, corners,
     )  # fmt: skip
     return sums.sum(axis=0), face, corners
 

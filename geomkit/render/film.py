@@ -84,14 +84,6 @@ class Film:
         x, y = pixel[:, 0], pixel[:, 1]
         return (x >= left) & (x < right) & (y >= top) & (y < bottom)
 
-    def streams(self, xp: Any, window: PixelWindow) -> tuple[Any, Any]:
-        """(N,) for the samples of a window their pixel's number in the whole image, and their own in the pixel."""
-        rows = xp.arange(window.top, window.top + window.rows)
-        columns = xp.arange(window.left, window.left + window.columns)
-        pixel = (rows[:, None] * self.image_width + columns).ravel()
-        n = self.samples**2
-        return xp.repeat(pixel, n), xp.tile(xp.arange(n, dtype=np.int32), len(pixel))
-
     def add(self, xp: Any, image: Any, window: PixelWindow, value: Any) -> None:
         """Add what the samples of a window see (N, C) to the image (rows, columns, C) of the part."""
         if self.reach == 0:

@@ -25,6 +25,7 @@ KNOWN = (
     "KHR_materials_unlit",
 )
 TRIANGLES, STRIP, FAN = 4, 5, 6
+SAME_NORMAL = 0.01  # what normals at one place may differ by in a file and be one
 FLIP_V = np.array([[1.0, 0.0, 0.0], [0.0, -1.0, 1.0], [0.0, 0.0, 1.0]])
 OURS = "geomkit"  # in `extras`: what glTF has no word for
 
@@ -119,13 +120,25 @@ def _object(
         uv = ((FLIP_V @ to_uv)[:2, :2] @ given.T).T + (FLIP_V @ to_uv)[:2, 2]
         uv = uv.astype(dtype)
     albedo = material["albedo"]
-    if albedo.ndim == 3 and uv is None:
+    if uv is None and any(np.ndim(material[part]) > 1 for part in ("albedo", "metallic", "roughness", "emission")):
         raise ValueError("a textured mesh has no texture coordinates")
     if "COLOR_0" in attributes and albedo.ndim == 1:
         albedo = file.accessor(attributes["COLOR_0"])[:, :3] * albedo
+    material = {part: x.astype(dtype) if np.ndim(x) > 1 else x for part, x in material.items()}
     mesh = Mesh(points.astype(dtype), np.ascontiguousarray(faces), nonfinite=nonfinite)
     given = albedo.astype(dtype) if albedo.ndim > 1 else tuple(albedo.tolist())
-    return Object(mesh, Material(**{**material, "albedo": given}), uv=uv, smooth="NORMAL" in attributes)
+    return Object(mesh, Material(**{**material, "albedo": given}), uv=uv, smooth=_smoothness(file, attributes, mesh))
+
+
+def _smoothness(file: GltfFile, attributes: dict[str, Any], mesh: Mesh) -> bool | str:
+    """Whether there are normals; "split" where vertices at one place have different ones."""
+    if "NORMAL" not in attributes:
+        return False
+    normals = file.accessor(attributes["NORMAL"]).astype(np.float64)
+    first = mesh.topology.representative
+    if len(first) != len(normals):
+        return True
+    return "split" if (abs(normals - normals[first]).max(axis=1, initial=0) > SAME_NORMAL).any() else True
 
 
 def _faces(file: GltfFile, primitive: dict[str, Any]) -> np.ndarray | None:
@@ -163,28 +176,32 @@ class _Materials:
     def _read(self, given: dict[str, Any]) -> tuple[dict[str, Any], int, np.ndarray]:
         surface = given.get("pbrMetallicRoughness", {})
         albedo = np.array(surface.get("baseColorFactor", (1, 1, 1, 1))[:3], np.float64)
-        texcoord, to_uv = 0, np.eye(3)
+        # Textures that have their place in common stay textures; of one that lies otherwise only the mean counts.
+        place = None
+        textures = [surface.get(name) for name in ("baseColorTexture", "metallicRoughnessTexture")]
+        textures.append(given.get("emissiveTexture"))
+        for texture in textures:
+            place = _placed(texture) if place is None and texture is not None else place
+        texcoord, to_uv = (0, np.eye(3)) if place is None else place
         if "baseColorTexture" in surface:
-            texture = surface["baseColorTexture"]
-            image = self._image(texture)
-            albedo = (image[:, :, :3] if image.shape[2] > 2 else np.repeat(image[:, :, :1], 3, axis=2)) * albedo
-            texcoord, to_uv = _placed(texture)
+            albedo = self._colors(surface["baseColorTexture"]) * albedo
         metallic, roughness = surface.get("metallicFactor", 1.0), surface.get("roughnessFactor", 1.0)
         if "metallicRoughnessTexture" in surface:
-            mean = self._mean(surface["metallicRoughnessTexture"], linear=True)
-            roughness, metallic = roughness * mean[1], metallic * mean[2]
+            values = self._levels(surface["metallicRoughnessTexture"], (texcoord, to_uv))
+            roughness, metallic = roughness * values[..., 1], metallic * values[..., 2]
         emission = np.array(given.get("emissiveFactor", (0, 0, 0)), np.float64)
         emission *= given.get("extensions", {}).get("KHR_materials_emissive_strength", {}).get("emissiveStrength", 1.0)
         if "emissiveTexture" in given and emission.any():
-            emission *= self._mean(given["emissiveTexture"], linear=False)
+            texture = given["emissiveTexture"]
+            emission = emission * self._as_placed(self._colors(texture), texture, (texcoord, to_uv))
         extras = given.get("extras")
         model = extras.get(OURS, {}).get("model", "metallic") if isinstance(extras, dict) else "metallic"
         out = {
             "albedo": albedo,
             "model": model,
-            "metallic": float(metallic),
-            "roughness": float(roughness),
-            "emission": tuple(emission.tolist()),
+            "metallic": metallic if np.ndim(metallic) else float(metallic),
+            "roughness": roughness if np.ndim(roughness) else float(roughness),
+            "emission": emission if emission.ndim > 1 else tuple(emission.tolist()),
             "two_sided": bool(given.get("doubleSided", False)),
         }
         return out, texcoord, to_uv
@@ -195,13 +212,24 @@ class _Materials:
             raise ValueError("a texture is neither PNG nor JPEG")
         return decoded(self.file.image(source))
 
-    def _mean(self, texture: dict[str, Any], *, linear: bool) -> np.ndarray:
+    def _colors(self, texture: dict[str, Any]) -> np.ndarray:
+        """(H, W, 3) linear, whatever the number of channels."""
+        image = self._image(texture)
+        return image[:, :, :3] if image.shape[2] > 2 else np.repeat(image[:, :, :1], 3, axis=2)
+
+    def _levels(self, texture: dict[str, Any], place: tuple[int, np.ndarray]) -> np.ndarray:
+        """(H, W, 3) or (3,) what a file holds that is no colour, in [0, 1]."""
         from geomkit.render.color import linear_to_srgb
 
-        image = self._image(texture)
-        image = image[:, :, :3] if image.shape[2] > 2 else np.repeat(image[:, :, :1], 3, axis=2)
-        levels: Callable[[Any], Any] = linear_to_srgb  # back to what the file holds
-        return (levels(image) if linear else image).mean(axis=(0, 1), dtype=np.float64)
+        levels: Callable[[Any], Any] = linear_to_srgb
+        return self._as_placed(np.clip(levels(self._colors(texture)), 0, 1), texture, place)
+
+    def _as_placed(self, image: np.ndarray, texture: dict[str, Any], place: tuple[int, np.ndarray]) -> np.ndarray:
+        """A texture's image if it lies as the others do, else its mean."""
+        texcoord, to_uv = _placed(texture)
+        if texcoord == place[0] and np.array_equal(to_uv, place[1]):
+            return image
+        return image.mean(axis=(0, 1), dtype=np.float64)
 
 
 def _placed(texture: dict[str, Any]) -> tuple[int, np.ndarray]:

@@ -11,10 +11,12 @@ import numpy as np
 from geomkit.arrays import to_host
 from geomkit.errors import message
 from geomkit.render.camera import Camera
+from geomkit.render.color import srgb_to_linear
 from geomkit.render.gltf_file import glb_of
 from geomkit.render.gltf_read import OURS
 from geomkit.render.image_io import encoded_png
 from geomkit.render.scene import ConstantLight, DirectionalLight, Object, Scene, SpotLight
+from geomkit.render.shading_normals import ShadingNormals
 from geomkit.render.texture import Texture
 
 __all__ = ["glb_of_scene"]
@@ -100,7 +102,7 @@ class _Writer:
             return
         attributes = {"POSITION": self.accessor(to_host(mesh.vertices_array), bounds=True)}
         if thing.smooth:
-            normals = to_host(mesh.vertex_normals)
+            normals = to_host(ShadingNormals(mesh, [mesh], [thing.smooth]).normals)
             # glTF wants unit vectors, of vertices without any as well.
             attributes["NORMAL"] = self.accessor(np.where(normals.any(axis=1, keepdims=True), normals, (0, 0, 1)))
         if thing.uv is not None:
@@ -118,22 +120,19 @@ class _Writer:
     def material(self, name: str, thing: Object, albedo: np.ndarray) -> int:
         given = thing.material
         diffuse = given.model == "diffuse"
-        surface: dict[str, Any] = {
-            "metallicFactor": 0.0 if diffuse else float(to_host(_plain(given.metallic))),
-            "roughnessFactor": 1.0 if diffuse else float(to_host(_plain(given.roughness))),
-        }
+        surface = self.metal(name, 0.0, 1.0) if diffuse else self.metal(name, given.metallic, given.roughness)
         if albedo.ndim == 3:
-            image = self.view(encoded_png(albedo.astype(np.float32)))
-            source = self.add("images", {"bufferView": image, "mimeType": "image/png", "name": name})
-            texture: dict[str, Any] = {"source": source}
-            wrap = WRAPS[given.albedo.wrap] if isinstance(given.albedo, Texture) else None
-            if wrap is not None:
-                texture["sampler"] = self.add("samplers", {"wrapS": wrap, "wrapT": wrap})
-            surface["baseColorTexture"] = {"index": self.add("textures", texture)}
+            surface["baseColorTexture"] = self.texture(name, albedo, given.albedo)
         elif albedo.ndim < 2:
             surface["baseColorFactor"] = [*_unit(f"{name}.material.albedo", _three(albedo)), 1.0]
         out: dict[str, Any] = {"name": name, "pbrMetallicRoughness": surface, "doubleSided": bool(given.two_sided)}
-        emission = _three(given.emission)
+        emission = to_host(_plain(given.emission)).astype(np.float64)
+        if emission.ndim == 3 and emission.any() and emission.min() >= 0:
+            # The image in [0, 1], its brightness as a factor.
+            brightest = float(emission.max())
+            out["emissiveTexture"] = self.texture(f"{name} emission", emission / brightest, given.emission)
+            emission = brightest
+        emission = _three(emission)
         if min(emission) < 0:
             raise ValueError(message("save_scene", f"{name}.material.emission", "numbers from 0 on", str(emission)))
         if any(emission):
@@ -145,6 +144,37 @@ class _Writer:
         if diffuse:
             out["extras"] = {OURS: {"model": "diffuse"}}
         return self.add("materials", out)
+
+    def texture(self, name: str, image: np.ndarray, *given: Any) -> dict[str, int]:
+        """A texture of linear colours (H, W, 3), which repeats as the first of what was given that says how."""
+        view = self.view(encoded_png(image.astype(np.float32)))
+        source = self.add("images", {"bufferView": view, "mimeType": "image/png", "name": name})
+        texture: dict[str, Any] = {"source": source}
+        wrap = next((WRAPS[one.wrap] for one in given if isinstance(one, Texture)), None)
+        if wrap is not None:
+            texture["sampler"] = self.add("samplers", {"wrapS": wrap, "wrapT": wrap})
+        return {"index": self.add("textures", texture)}
+
+    def metal(self, name: str, metallic: Any, roughness: Any) -> dict[str, Any]:
+        """The numbers of the metallic-roughness model, as factors or as one texture: roughness green, metallic blue."""
+        values = {"metallic": to_host(_plain(metallic)), "roughness": to_host(_plain(roughness))}
+        values = {part: x.reshape(x.shape[:2]) if x.ndim == 3 else x for part, x in values.items()}
+        for part, x in values.items():
+            if x.ndim == 1:
+                got = f"{x.shape}"
+                raise ValueError(message("save_scene", f"{name}.material.{part}", "a number or a texture (H, W)", got))
+        sizes = {x.shape for x in values.values() if x.ndim}
+        if not sizes:
+            return {f"{part}Factor": float(x) for part, x in values.items()}
+        if len(sizes) > 1:
+            expected, got = "textures of one size, as glTF has both in one", f"{sorted(sizes)}"
+            raise ValueError(message("save_scene", f"{name}.material.metallic, roughness", expected, got))
+        size = sizes.pop()
+        green, blue = (np.broadcast_to(values[part], size).astype(np.float32) for part in ("roughness", "metallic"))
+        image = np.stack([np.zeros(size, np.float32), green, blue], axis=2)
+        # What is written as a colour is encoded; these are numbers.
+        texture = self.texture(f"{name} metallic roughness", srgb_to_linear(image), roughness, metallic)
+        return {"metallicRoughnessTexture": texture}
 
     def add_light(self, name: str, light: Any) -> None:
         directional = isinstance(light, DirectionalLight)

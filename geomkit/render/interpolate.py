@@ -21,7 +21,7 @@ interpolate_adj = Kernel(
     SOURCE,
     "interpolate_adj",
     "int channels, const real* attribute, const int* faces, const int* face, const real* barycentric, "
-    "const real* adj_out, real* adj_barycentric, real* adj_corners",
+    "const real* adj_out, int wanted, real* adj_barycentric, real* adj_corners",
 )
 
 
@@ -33,12 +33,16 @@ def interpolated(mesh: Mesh, attribute: Any, face: Any, barycentric: Any) -> Any
 
 
 def interpolated_adj(
-    mesh: Mesh, attribute: Any, face: Any, barycentric: Any, adj_out: Any, adj_barycentric: Any
+    mesh: Mesh, attribute: Any, face: Any, barycentric: Any, adj_out: Any, adj_barycentric: Any, *, wanted: bool = True
 ) -> Any:
-    """The cotangent (V, C) of the attribute; that of barycentric adds up in adj_barycentric."""
+    """The cotangent (V, C) of the attribute, or None unless it is wanted; that of barycentric adds up."""
     n, channels = len(face), attribute.shape[1]
-    adj_corners = empty(mesh.device, (n, 3, channels), mesh.dtype)
-    interpolate_adj(n, channels, attribute, mesh.faces_array, face, barycentric, adj_out, adj_barycentric, adj_corners)
+    adj_corners = empty(mesh.device, (n if wanted else 0, 3, channels), mesh.dtype)
+    interpolate_adj(
+        n, channels, attribute, mesh.faces_array, face, barycentric, adj_out, int(wanted), adj_barycentric, adj_corners
+    )
+    if not wanted:
+        return None
     # The sum at vertices takes three numbers a corner.
     if channels == 3:
         return corners_to_vertices(mesh, face, adj_corners)

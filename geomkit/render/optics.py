@@ -131,6 +131,8 @@ def check_intrinsics(op: str, K: np.ndarray) -> np.ndarray:
 def reach(distortion: np.ndarray) -> float:
     """Square of the radius up to which the radial terms grow: beyond it, the lens shows what it has shown before."""
     k1, k2, _, _, k3 = distortion
+    if k1 == k2 == k3 == 0:
+        return math.inf
     # Roots of the derivative 1 + 3 k1 s + 5 k2 s^2 + 7 k3 s^3 in 1 / s, where no leading coefficient can be near zero.
     roots = np.roots([1.0, 3 * k1, 5 * k2, 7 * k3])
     real = roots.real[(abs(roots.imag) <= 1e-12 * abs(roots)) & (roots.real > 0)]

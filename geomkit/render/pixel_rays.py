@@ -192,11 +192,11 @@ def pixel_rays_adjoint(
     blocks, sums = q.optics.sums(q.n)
     camera_rays_adj(blocks, SUM_BLOCK, q.n, q.camera, q.pixels, adj_origins, adj_directions, adj_pixels, sums)
     total = added(sums)
-    camera = q.optics.gradients(_adj_pose(q.optics, total[:12].reshape(3, 4)), total[12:], q.dtype)
+    camera = q.optics.gradients(adj_pose(q.optics, total[:12].reshape(3, 4)), total[12:], q.dtype)
     return PixelRayGradients(None if q.is_window else q.library.wrap(adj_pixels), *camera)
 
 
-def _adj_pose(optics: Optics, sums: np.ndarray) -> np.ndarray:
+def adj_pose(optics: Optics, sums: np.ndarray) -> np.ndarray:
     """The cotangent of [R | t] from what the kernel adds up: (3, 3) for the slanted vector of each ray, (3,) the other.
 
     With A the inverse of R a pinhole's ray is A (x, y, 1) from A (-t), an orthographic one's A (0, 0, 1) from

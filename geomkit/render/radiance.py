@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from geomkit.arrays import to_host
-from geomkit.mesh.corners import sum_at_vertices
 from geomkit.render.direct_light import (
     AREA,
+    CONSTANT,
     MATERIAL,
+    Met,
     Surfaces,
     bounce,
     bounce_adj,
     light_rays,
     light_rays_adj,
+    met_light,
     unshadowed,
 )
-from geomkit.render.surface import add_materials, emitted, emitted_adj, hits_adj, surfaces_adj, surfaces_at
+from geomkit.render.first_hits import FirstHits, hit_rays
+from geomkit.render.surface import add_materials, emitted, emitted_adj, surfaces_adj, surfaces_at
 from geomkit.render.tables import SceneTables, add
 from geomkit.spatial.cast_rays import Hits, cast_rays
-from geomkit.spatial.scatter import FaceOrder, corners_to_vertices
+from geomkit.spatial.scatter import FaceSums, corners_to_vertices
 
 __all__ = ["Radiance"]
 
@@ -36,19 +39,22 @@ class _Step:
     """One bounce of the paths that are still going.
 
     Attributes:
-        origins, directions: (M, 3) of their rays.
+        directions: (M, 3) of their rays.
         hits: of them.
         surfaces: (K) rows of those that hit something.
-        seen: for each light (K, 3), what arrives from there, tints aside; None where nothing is lit at this bounce.
+        seen: for each light (K, 3), what arrives from there, tints aside; None where nobody asks.
+        dark: for each light (K,) int32, where nothing does; None where nothing is lit at this bounce.
+        found: of area lights by number, what the surfaces' own rays met of them, and as `seen` and `dark`.
         factor: (K, 3) of what comes by the next bounce, or None.
         throughput: (K, 3) of this bounce.
     """
 
-    origins: Any
     directions: Any
     hits: Hits
     surfaces: Surfaces
     seen: Any = None
+    dark: Any = None
+    found: dict[int, tuple[Met, Any, Any]] = field(default_factory=dict)
     factor: Any = None
     throughput: Any = None
 
@@ -61,11 +67,13 @@ class Radiance:
         origins, directions: (N, 3) of the scene's dtype.
         stream, index: (N,) uint32 and int32, whence random numbers come: of the pixel, and of the sample within it.
         depth: number of surfaces that light may meet between the first and its source, from 0.
-        hits: the first hits, where they are known.
+        first: the first hits, where they are known; origins are not looked at then.
+        again: whether this has been asked before, and only the adjoint is wanted.
 
     Attributes:
-        value: (N, 3) linear RGB.
+        value: (N, 3) linear RGB, unless `again`.
         hits: the first hits.
+        moved: (K,) int32 which rays the adjoint has found gradients of.
     """
 
     def __init__(
@@ -76,31 +84,58 @@ class Radiance:
         stream: Any,
         index: Any,
         depth: int,
-        hits: Hits | None = None,
+        first: FirstHits | None = None,
+        again: bool = False,
     ):
         self.tables, self.xp = tables, tables.xp
         self.steps: list[_Step] = []
+        self.moved: Any = None
         xp, dtype = self.xp, tables.dtype
-        rays, throughput = xp.arange(len(origins), dtype=np.int32), None
-        met: Hits = cast_rays.forward(tables.mesh, origins, directions) if hits is None else hits
+        rays, throughput = xp.arange(len(directions), dtype=np.int32), None
+        self._blind, origins, directions = self._with_rays(origins, directions)
+        met: Hits = cast_rays.forward(tables.mesh, origins, directions) if first is None else first.hits
+        at = hit_rays(met.face, tables.device) if first is None else first.at
         self.hits, self.value = met, emitted(tables, met, directions)
         for k in range(max(depth, 1)):
-            if k > 0:
-                met = cast_rays.forward(tables.mesh, origins, directions)
-            s = surfaces_at(tables, rays, met, directions, stream, index)
-            step = _Step(origins, directions, met, s)
+            s = surfaces_at(tables, at, rays, met, directions, stream, index)
+            step = _Step(directions, met, s)
             self.steps.append(step)
             if k == depth or not len(s):
                 break
             rays = s.ray
             throughput = xp.ones((len(s), 3), dtype) if throughput is None else throughput[s.at]
             step.throughput = throughput
-            step.seen = [self._arriving(s, j, k, throughput) for j in range(len(tables.lights))]
+            known = {} if first is None or k > 0 else first.shadows
+            arriving = [self._arriving(s, j, k, throughput, known, again) for j in range(len(tables.lights))]
+            step.seen, step.dark = zip(*arriving, strict=True) if arriving else ((), ())
+            if k + 1 == depth and not tables.has_emitters:
+                break
+            directions, factor = bounce(tables.mesh, s, _dimension(k, -1))
+            origins = self.lifted(s, directions)
+            met = cast_rays.forward(tables.mesh, origins, directions)
+            at = hit_rays(met.face, tables.device)
+            self._find_emitters(step, k, met)
             if k + 1 == depth:
                 break
-            directions, step.factor = bounce(tables.mesh, s, _dimension(k, -1))
-            throughput = throughput * step.factor
-            origins = self.lifted(s, directions)
+            step.factor, throughput = factor, throughput * factor
+            at = hit_rays(met.face, tables.device)
+        if self._blind is not None:
+            self.value[self._blind] = 0
+
+    def _with_rays(self, origins: Any, directions: Any) -> tuple[Any, Any, Any]:
+        """Which pixels of a lens have no ray, or None, and rays that for those pass by everything."""
+        xp, mesh = self.xp, self.tables.mesh
+        if not self.tables.has_lens:
+            return None, origins, directions
+        blind = xp.flatnonzero(xp.isnan(directions).any(axis=1))
+        if not len(blind):
+            return None, origins, directions
+        directions = directions.copy()
+        directions[blind] = 1
+        if origins is not None:
+            origins = origins.copy()
+            origins[blind] = xp.asarray(mesh.bounds[1] + mesh.diagonal + 1 if mesh.n_faces else np.zeros(3))
+        return blind, origins, directions
 
     @property
     def first(self) -> Surfaces:
@@ -117,13 +152,43 @@ class Radiance:
         t = self.tables
         return LIFT[t.dtype] * max(t.mesh.diagonal, float(abs(t.mesh.bounds).max()))
 
-    def _arriving(self, s: Surfaces, j: int, k: int, throughput: Any) -> Any:
-        """What is seen of light j, shadows included; it adds to the value."""
+    def _arriving(
+        self, s: Surfaces, j: int, k: int, throughput: Any, known: dict[Any, Any], again: bool
+    ) -> tuple[Any, Any]:
+        """What is seen of light j, shadows included, which adds to the value; and where it is dark."""
         mesh, entry, dimension = self.tables.mesh, self.tables.lights[j], _dimension(k, j)
-        rays = light_rays(mesh, entry.light, s, dimension, lift=self._lift, short=SHORT)
+        key = self._shadow_key(j)
+        if again and key in known:
+            return None, known[key]
         if entry.tint is not None:
-            throughput = throughput * entry.tint.at(s, rays.directions, dimension)
-        return unshadowed(mesh, entry.light, rays, s, throughput, self.value)
+            directions = light_rays(mesh, entry.light, s, dimension).directions
+            throughput = throughput * entry.tint.at(s, directions, dimension)
+        color, dark = unshadowed(mesh, entry.light, s, dimension, throughput, self.value, lift=self._lift, short=SHORT)
+        if key is not None and not again:
+            known[key] = dark
+        return color, dark
+
+    def _shadow_key(self, j: int) -> Any:
+        """All that the rays from known hits to light j depend on; None where that is too much to tell."""
+        t, entry = self.tables, self.tables.lights[j]
+        varies = any(own["roughness"].constant is None for own in t.attributes)
+        if entry.tint is not None or (varies and entry.light.kind == CONSTANT):
+            return None
+        # Of a material, whether and how a surface scatters: its roughness, model and sides.
+        scatters = to_host(t.material)[:, 4:].tobytes()
+        return j, entry.name, entry.light.kind, entry.light.fields[2:], scatters, tuple(t.smooth), self._lift
+
+    def _find_emitters(self, step: _Step, k: int, hits: Hits) -> None:
+        """Add what the rays that the surfaces have drawn see of area lights, which share it with the points drawn."""
+        t, s = self.tables, step.surfaces
+        for j, entry in enumerate(t.lights):
+            if not entry.light.followed:
+                continue
+            met = Met(self.xp.where(t.on_object(entry.name, hits.face), hits.face, np.int32(-1)), hits.barycentric)
+            rays, throughput = light_rays(t.mesh, entry.light, s, _dimension(k, j), met=met), step.throughput
+            if entry.tint is not None:
+                throughput = throughput * entry.tint.at(s, rays.directions, _dimension(k, j), met)
+            step.found[j] = met, *met_light(rays, s, throughput, self.value, t.device)
 
     # ---- the way back
 
@@ -135,21 +200,24 @@ class Radiance:
         adj_position: Any = None,
         adj_normal: Any = None,
         adj_albedo: Any = None,
-        faces: dict[str, Any] | None = None,
+        faces: dict[str, FaceSums] | None = None,
     ) -> tuple[dict[str, Any], Any, Any]:
         """Gradients for the cotangent (N, 3) of the value, within what is seen: no silhouette or shadow moves.
 
         Args:
             adj: of the value.
             adj_t, adj_position, adj_normal, adj_albedo: of the first hits, (N, 1) and (N, 3), or None.
-            faces: where gradients of corners add up, (F, 9) float64, by the same names as those of vertices, which then
+            faces: where gradients of corners add up, by the same names as those of vertices, which then
                 are left to the caller: `vertex_sums`.
 
         Returns:
-            gradients by path; those of `vertices` under "vertices", of all objects, and of their "normals"; and of
-            origins and directions.
+            gradients by path; those of `vertices` under "vertices", of all objects, and of their "normals"; and those
+            of origins and directions (K, 3), of the rays `moved`.
         """
         t, xp = self.tables, self.xp
+        if self._blind is not None:
+            adj = adj.copy()
+            adj[self._blind] = 0
         out: dict[str, Any] = {}
         sums = {} if faces is None else faces
         adj_origins = adj_directions = adj_throughput = None
@@ -157,32 +225,35 @@ class Radiance:
         for k in range(len(self.steps) - 1, -1, -1):
             step = self.steps[k]
             s = step.surfaces
-            adj_s = _zero_surfaces(xp, s, t.dtype)
-            adj_depth, flat = xp.zeros(len(s), t.dtype), None
-            if step.seen is not None:
+            lit = bool(step.dark)
+            adj_s = _adj_surfaces(xp, s, t.dtype, empty=lit)
+            by_ray: dict[str, Any] = {}
+            if step.dark is not None:
                 adj_throughput = self._step_adj(step, k, adj, adj_s, adj_origins, adj_throughput, out)
             if k == 0:
-                if adj_position is not None:
-                    adj_s.position += adj_position[s.at]
+                by_ray = dict(adj_t=adj_t, adj_flat=adj_normal, adj_place=adj_position)
                 if adj_albedo is not None:
                     adj_s.material[:, :3] += adj_albedo[s.at]
-                if adj_t is not None:
-                    adj_depth += adj_t[s.at, 0]
-                if adj_normal is not None:
-                    flat = adj_normal[s.at]
                 if emitted[0] is not None:
-                    adj_s.barycentric += emitted[0][s.at]
-            g = self._geometry_adj(step, adj_s, adj_depth, flat, sums, out)
-            m = len(step.origins)
-            adj_origins, adj_directions = (_whole(xp, s.at, x, m) for x in (g[0], g[1] + adj_s.direction))
+                    adj_s.barycentric = emitted[0][s.at]
+            add_materials(t, s, step.hits.t, adj_s, out)
+            adj_origins, adj_directions = surfaces_adj(t, s, adj_s, step.hits.t, sums, **by_ray)
+            m = len(step.directions)
+            if k > 0:
+                adj_origins, adj_directions = (_whole(xp, s.at, x, m) for x in (adj_origins, adj_directions))
             if adj_throughput is not None and k > 0:
                 # To all rays of this step, of which those that miss have a throughput without effect.
                 adj_throughput = _whole(xp, s.at, adj_throughput, m)
+        at = self.first.at
         if emitted[1] is not None:
+            m = len(self.steps[0].directions)
+            adj_origins, adj_directions = (_whole(xp, at, x, m) for x in (adj_origins, adj_directions))
             adj_directions += emitted[1]
+            at = xp.arange(m, dtype=np.int32)
         if faces is None:
             for name, total in sums.items():
-                add(out, name, sum_at_vertices(t.mesh, total).astype(np.float64))
+                add(out, name, total.at_vertices().astype(np.float64))
+        self.moved = at
         return out, adj_origins, adj_directions
 
     def _step_adj(
@@ -190,18 +261,25 @@ class Radiance:
     ) -> Any:
         """Gradients of a bounce: those of its surfaces add up in adj_s, that of its throughput is returned."""
         t, s = self.tables, step.surfaces
-        adj_through = self.xp.zeros((len(s), 3), t.dtype)
-        for j, entry in enumerate(t.lights):
-            dimension, through, to_through, tint = _dimension(k, j), step.throughput, adj_through, None
+        adj_through = (self.xp.empty if step.dark else self.xp.zeros)((len(s), 3), t.dtype)
+        samples = [(j, None, step.seen[j], step.dark[j]) for j in range(len(t.lights))]
+        samples += [(j, *found) for j, found in step.found.items()]
+        fresh = True
+        for j, met, seen, dark in samples:
+            entry, dimension, tint = t.lights[j], _dimension(k, j), None
+            through, to_through = step.throughput, adj_through
             if entry.tint is not None:
-                to_light = light_rays(t.mesh, entry.light, s, dimension).directions
-                tint = entry.tint.at(s, to_light, dimension)
-                entry.tint.adjoint(s, to_light, dimension, adj[s.ray] * through * step.seen[j], out)
+                to_light = light_rays(t.mesh, entry.light, s, dimension, met=met).directions
+                tint = entry.tint.at(s, to_light, dimension, met)
+                entry.tint.adjoint(s, to_light, dimension, adj[s.ray] * through * seen, out, met)
                 through, to_through = through * tint, self.xp.zeros_like(adj_through)
+                if fresh:
+                    adj_through[:] = 0
             sums, face, corners = light_rays_adj(
-                t.mesh, entry.light, s, dimension, adj_value=adj, throughput=through, color=step.seen[j],
-                adj_throughput=to_through, adj=adj_s,
+                t.mesh, entry.light, s, dimension, adj_value=adj, throughput=through, dark=dark, fresh=fresh,
+                adj_throughput=to_through, adj=adj_s, met=met,
             )  # fmt: skip
+            fresh = False
             if tint is not None:
                 adj_through += to_through * tint
             entry.add_gradients(to_host(sums), out)
@@ -214,36 +292,14 @@ class Radiance:
             adj_s.position += adj_origins
         return adj_through
 
-    def _geometry_adj(
-        self, step: _Step, adj_s: Surfaces, adj_t: Any, flat: Any, sums: dict[str, Any], out: dict[str, Any]
-    ) -> tuple[Any, Any]:
-        """From gradients of surfaces to those of the rays, (K, 3) each, the faces and the materials."""
-        t, s = self.tables, step.surfaces
-        adj_barycentric, at_t = adj_s.barycentric, step.hits.t[s.at]
-        add_materials(t, s, at_t, adj_s.material, adj_barycentric, out)
-        normals = surfaces_adj(t, s, adj_s.normal, adj_barycentric)
-        if flat is not None:
-            adj_s.normal += flat
-        origins, directions, corners = hits_adj(
-            t.mesh, s.direction, at_t, s.face, s.barycentric, adj_t=adj_t, adj_barycentric=adj_barycentric,
-            adj_normal=adj_s.normal, adj_position=adj_s.position,
-        )  # fmt: skip
-        order = FaceOrder(t.mesh, s.face)
-        for name, part in (("vertices", corners), ("normals", normals)):
-            if part is not None:
-                if name not in sums:
-                    sums[name] = self.xp.zeros((t.mesh.n_faces, 9), np.float64)
-                order.add_corners(part, sums[name])
-        return origins, directions
 
-
-def _zero_surfaces(xp: Any, s: Surfaces, dtype: np.dtype) -> Surfaces:
-    """Where gradients of surfaces add up; their discrete parts are those of the surfaces."""
-    material = xp.zeros((len(s), MATERIAL), dtype)
-    position, normal, face_normal, direction = (xp.zeros((len(s), 3), dtype) for _ in range(4))
+def _adj_surfaces(xp: Any, s: Surfaces, dtype: np.dtype, *, empty: bool) -> Surfaces:
+    """Where gradients of surfaces add up, from zero unless `empty`; their discrete parts are those of the surfaces."""
+    new = xp.empty if empty else xp.zeros
+    position, normal, direction = (new((len(s), 3), dtype) for _ in range(3))
     return replace(
-        s, material=material, position=position, normal=normal, face_normal=face_normal, direction=direction,
-        barycentric=xp.zeros(s.barycentric.shape, dtype),
+        s, material=new((len(s), MATERIAL), dtype), position=position, normal=normal, direction=direction,
+        barycentric=None,
     )  # fmt: skip
 
 

@@ -2,80 +2,32 @@
 
 from __future__ import annotations
 
-import inspect
 import operator
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from geomkit.arrays import Library, as_array, library_of, precision_of, to_host, tracker_of
-from geomkit.autodiff.primitive import Primitive, node_for
-from geomkit.autodiff.recording import innermost
+from geomkit.arrays import as_array, to_host
 from geomkit.errors import message
-from geomkit.mesh.corners import sum_at_vertices
-from geomkit.mesh.measure import vertex_normals
+from geomkit.render.antialias import Antialias
 from geomkit.render.camera import Camera
 from geomkit.render.film import Film
-from geomkit.render.pixel_rays import PixelWindow, pixel_rays
+from geomkit.render.first_hits import View
+from geomkit.render.pixel_rays import PixelWindow
 from geomkit.render.radiance import Radiance
-from geomkit.render.scene import ConstantLight, Scene
+from geomkit.render.rendering import CAMERA, CHANNELS, RenderGradients, Rendering
+from geomkit.render.scene import Scene
+from geomkit.render.scene_function import SceneFunction, is_batch, scene_of, stacked
 from geomkit.render.shadow import ShadowSamples
-from geomkit.render.silhouette import EdgeSamples, streams
+from geomkit.render.silhouette import EdgeSamples
 from geomkit.render.tables import SceneTables, add
-from geomkit.spatial.cast_rays import Hits
+from geomkit.runtime import host
 
 __all__ = ["CHANNELS", "RenderGradients", "Rendering", "render"]
 
-CHANNELS = {"color": 3, "mask": 1, "depth": 1, "position": 3, "normal": 3, "albedo": 3}
-BOUNDARIES = ("integral", "none")
-CAMERA = ("world_to_camera", "K", "distortion")
-TILE = 1 << 16  # rays at a time: what is known of them, some hundred bytes each, stays in the cache, whatever the image
-
-
-class Rendering:
-    """Channels of an image; those not asked for are None.
-
-    Attributes:
-        color: (H, W, 3) linear RGB.
-        mask: (H, W, 1) share of the pixel that objects cover.
-        depth: (H, W, 1) along the camera's z axis.
-        position, normal: (H, W, 3) in the world.
-        albedo: (H, W, 3) of the materials, unlit.
-    """
-
-    color: Any = None
-    mask: Any = None
-    depth: Any = None
-    position: Any = None
-    normal: Any = None
-    albedo: Any = None
-
-    def __init__(self, **channels: Any):
-        for name, image in channels.items():
-            setattr(self, name, image)
-
-    def __repr__(self) -> str:
-        known = {name: getattr(self, name) for name in CHANNELS if getattr(self, name) is not None}
-        return f"Rendering({', '.join(f'{name} {tuple(image.shape)}' for name, image in known.items())})"
-
-
-class RenderGradients:
-    """Gradients of an image.
-
-    Attributes:
-        scene: by path, such as "bunny.vertices".
-        camera: by field: "world_to_camera", "K", "distortion".
-    """
-
-    def __init__(self, scene: dict[str, Any], camera: dict[str, Any]):
-        self.scene, self.camera = scene, camera
-
-    def __getitem__(self, path: str) -> Any:
-        name, _, rest = path.partition(".")
-        return self.camera[rest] if name == "camera" else self.scene[path]
+BOUNDARIES = ("integral", "antialias", "none")
+TILE = 1 << 17  # rays at a time: what is known of them, some hundred bytes each, does not grow with the image
 
 
 class _Query:
@@ -96,96 +48,83 @@ class _Query:
         op = "render"
         if not isinstance(camera, Camera):
             raise TypeError(message(op, "camera", "a Camera", type(camera).__name__))
-        scene = _scene_of(scene)
+        host.keep_freed_memory()
+        scene = scene_of(scene)
         self.channels = (channels,) if isinstance(channels, str) else tuple(channels)
         if not self.channels or set(self.channels) - set(CHANNELS) or len(set(self.channels)) < len(self.channels):
             raise ValueError(message(op, "channels", f"some of {', '.join(CHANNELS)}, once each", repr(channels)))
         if boundary not in BOUNDARIES:
-            raise ValueError(message(op, "boundary", "'integral' or 'none'", repr(boundary)))
+            raise ValueError(message(op, "boundary", "'integral', 'antialias' or 'none'", repr(boundary)))
         self.samples, self.depth = _count(op, "samples", samples, 1), _count(op, "depth", depth, 0)
         self.light_points, self.seed = _count(op, "light_points", light_points, 1), _count(op, "seed", seed, 0)
         self.boundary, self.camera, self.scene = boundary, camera, scene
+        plain = self.samples == 1 and filter == "box" and rows is None and columns is None
+        if boundary == "antialias" and not plain:
+            expected = "one sample a pixel, a box filter and the whole image, as boundary is 'antialias'"
+            got = f"{samples}, {filter!r}, {rows} and {columns}"
+            raise ValueError(message(op, "samples, filter, rows, columns", expected, got))
         self.tables = SceneTables(scene)
         self.dtype = self.tables.dtype
         focal = abs(float(np.asarray(to_host(camera.K))[0, 0])) * self.samples
         self.tables.slope, self.tables.width = (0.0, 1 / focal) if camera.model == "orthographic" else (1 / focal, 0.0)
+        self.tables.has_lens = camera.distortion is not None
         self.bounces = self.depth if "color" in self.channels else 0
         size = camera.width, camera.height
         self.film = Film(op, *size, rows=rows, columns=columns, filter=filter, samples=self.samples)
+        self.view = View(self.tables.mesh, camera, self.seed)
         self.stops = np.cumsum([0, *(CHANNELS[name] for name in self.channels)])
 
-    def tiles(self) -> Iterator[tuple[PixelWindow, Any, Any]]:
-        """Parts of the film, and the random streams and indices of their rays."""
-        xp = self.tables.xp
-        for window in self.film.tiles(TILE, self.dtype, self.tables.device):
-            pixel, index = self.film.streams(xp, window)
-            yield window, streams(xp, pixel, self.seed), index
+    def tiles(self) -> Iterator[PixelWindow]:
+        """Parts of the film."""
+        yield from self.film.tiles(TILE, self.dtype, self.tables.device)
 
-    def seen_through(self, window: PixelWindow, stream: Any, index: Any) -> Features:
-        """What the rays of a window see."""
-        camera = self.camera
-        rays = pixel_rays.forward(window, camera.world_to_camera, camera.K, camera.distortion, model=camera.model)
-        if window.rows < camera.height:
-            return self.seen(rays.origins, rays.directions, stream, index)
-        # An adjoint mostly follows its forward function: a small image's hits are kept for it.
-        kept = self.tables.mesh.derived("latest_hits", lambda mesh: {})
-        fields = (to_host(x).tobytes() for x in (camera.world_to_camera, camera.K, camera.distortion) if x is not None)
-        key = (*fields, camera.model, window.left, window.top, window.columns, window.rows, window.samples)
-        source: Any = SimpleNamespace(mesh=self.tables.mesh, library=self.tables.mesh.library)
-        if (known := kept.get(key)) is not None:
-            return self.seen(rays.origins, rays.directions, stream, index, Hits(source, *known))
-        features = self.seen(rays.origins, rays.directions, stream, index)
-        hits = features.radiance.hits
-        kept.clear()
-        # Not the record, which holds the mesh.
-        kept[key] = hits.t, hits.face, hits.barycentric, hits.normal
-        return features
+    def seen_through(self, window: PixelWindow, *, again: bool = False) -> Features:
+        """What the rays of a window see; `again` where they have been asked before."""
+        first = self.view.first_hits(window, again=again)
+        rays = first.directions, first.stream, first.index
+        return Features(self, Radiance(self.tables, None, *rays, self.bounces, first, again))
 
-    def seen(self, origins: Any, directions: Any, stream: Any, index: Any, hits: Any = None) -> Features:
-        """What rays see; `hits` are theirs where they are known."""
-        return Features(self, Radiance(self.tables, origins, directions, stream, index, self.bounces, hits))
+    def seen(self, origins: Any, directions: Any, stream: Any, index: Any) -> Features:
+        """What rays see."""
+        return Features(self, Radiance(self.tables, origins, directions, stream, index, self.bounces))
 
 
 class Features:
     """The channels along N rays.
 
     Attributes:
-        value: (N, C), the channels one after the other; all but color are 0 where nothing is hit.
         face: (N,) what is hit first.
     """
 
     def __init__(self, q: _Query, radiance: Radiance):
         self.q, self.radiance = q, radiance
-        xp, hits = q.tables.xp, radiance.hits
-        self.face = hits.face
-        self.hit = hits.face >= 0
+        self.face = radiance.hits.face
+
+    @property
+    def value(self) -> Any:
+        """(N, C), the channels one after the other; all but color are 0 where nothing is hit."""
+        xp, hits, first = self.q.tables.xp, self.radiance.hits, self.radiance.first
+        hit = (hits.face >= 0)[:, None]
         parts = []
-        for name in q.channels:
+        for name in self.q.channels:
             if name == "color":
-                parts.append(radiance.value)
+                parts.append(self.radiance.value)
             elif name == "mask":
-                parts.append(self.hit[:, None].astype(q.dtype))
+                parts.append(hit.astype(self.q.dtype))
             elif name == "depth":
-                parts.append(xp.where(self.hit, hits.t, 0)[:, None])
+                parts.append(xp.where(hit, hits.t[:, None], 0))
             elif name == "position":
-                parts.append(xp.where(self.hit[:, None], hits.position, 0))
+                parts.append(xp.where(hit, hits.position, 0))
             elif name == "normal":
                 parts.append(hits.normal)
             else:
-                parts.append(self._albedo())
-        self.value = xp.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
-
-    def _albedo(self) -> Any:
-        at = self.q.tables.xp.flatnonzero(self.hit)
-        out = self.q.tables.xp.zeros((len(self.hit), 3), self.q.dtype)
-        hits = self.radiance.hits
-        s = self.radiance.first
-        width = self.q.tables.widths(hits.t[at], s.face_normal, s.direction)
-        out[at] = self.q.tables.albedo_at(hits.face[at], hits.barycentric[at], width)
-        return out
+                albedo = xp.zeros((len(hit), 3), self.q.dtype)
+                albedo[first.at] = first.material[:, :3]
+                parts.append(albedo)
+        return xp.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
 
     def adjoint(self, adj: Any, faces: dict[str, Any]) -> tuple[dict[str, Any], Any, Any]:
-        """Gradients for the cotangent (N, C): by path, and of origins and directions; those of faces add up."""
+        """Gradients for the cotangent (N, C): as `Radiance.adjoint`; those of faces add up."""
         q = self.q
         parts = {name: adj[:, a:b] for name, a, b in zip(q.channels, q.stops, q.stops[1:], strict=False)}
         color = parts.get("color")
@@ -197,80 +136,9 @@ class Features:
         )  # fmt: skip
 
 
-class _SceneFunction(Primitive):
-    """A primitive of a scene and a camera: gradients reach any array in either, by its path."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        bound = inspect.signature(self.forward).bind(*args, **kwargs).arguments
-        scene, camera = bound.pop("scene"), bound.pop("camera")
-        scene = _scene_of(scene)
-        arrays = {path: scene[path] for path in scene.paths()}
-        if isinstance(camera, Camera):
-            arrays |= {f"camera.{name}": getattr(camera, name) for name in CAMERA if getattr(camera, name) is not None}
-        trackers = {tracker_of(x) for x in arrays.values()} - {""}
-        if not trackers and innermost() is None:
-            image, library = self.forward(scene, camera, **bound), library_of(*arrays.values())
-            return Rendering(**{name: library.wrap(x) for name, x in vars(image).items()})
-        known = {path: x for path, x in arrays.items() if hasattr(x, "dtype")}
-        tracker = next(iter(trackers), "tape")
-        return node_for(tracker)(_Bound(self, scene, camera, bound, known), known)  # pyright: ignore[reportArgumentType]
-
-
-class _Bound:
-    """One call of a `_SceneFunction` as a primitive of the arrays in its scene, by path."""
-
-    takes_result, reason, discrete = False, "", {}
-
-    def __init__(self, op: Primitive, scene: Scene, camera: Camera, options: dict[str, Any], arrays: dict[str, Any]):
-        self.op, self.scene, self.camera, self.options = op, scene, camera, options
-        self.__name__ = op.__name__
-        self.parameters = tuple(arrays)
-        self.sends = {path: path for path in arrays}
-        parts = {name: options.get(name) for name in ("rows", "columns")}
-        film = Film("render", camera.width, camera.height, filter="box", samples=1, **parts)
-        height, width = film.rows, film.columns
-        chosen = options.get("channels", ("color",))
-        chosen = (chosen,) if isinstance(chosen, str) else tuple(chosen)
-        self.outputs = {
-            name: f"real {height} {width} {CHANNELS[name]}" for name in chosen if name in CHANNELS
-        }
-        self.early = tuple(self.outputs)
-        self.shapes = {path: (tuple(array.shape), precision_of(array)) for path, array in arrays.items()}
-
-    def _with(self, values: dict[str, Any]) -> tuple[Scene, Camera]:
-        own = {path.removeprefix("camera."): x for path, x in values.items() if path.startswith("camera.")}
-        scene = self.scene.with_plain({path: x for path, x in values.items() if not path.startswith("camera.")})
-        return scene, replace(self.camera, **own)
-
-    def forward(self, **values: Any) -> Rendering:
-        return self.op.forward(*self._with(values), **self.options)
-
-    def adjoint(self, **values: Any) -> SimpleNamespace:
-        cotangents = {name: values.pop(name) for name in list(values) if name.startswith("adj_")}
-        scene, camera = self._with(values)
-        g = self.op.adjoint(scene, camera, **self.options, **cotangents)
-        found = g.scene | {f"camera.{name}": x for name, x in g.camera.items()}
-        gradients = {}
-        for path in values:
-            shape, dtype = self.shapes[path]
-            # What the image does not depend on gets zero; a number for three channels the sum of theirs.
-            x = found.get(path, np.zeros(shape))
-            gradients[path] = (x.sum() if shape == () and x.ndim else x).astype(dtype)
-        return SimpleNamespace(**gradients)
-
-    def fields_of(self, result: Rendering, names: tuple[str, ...] | None = None) -> list[Any]:
-        return [getattr(result, name) for name in (self.outputs if names is None else names)]
-
-    def rebuilt(self, result: Rendering, outputs: dict[str, Any], library: Library) -> Rendering:
-        return Rendering(**outputs)
-
-    def assembled(self, fields: dict[str, Any]) -> Rendering:
-        return Rendering(**fields)
-
-
-def _declared(forward: Callable) -> _SceneFunction:
+def _declared(forward: Callable) -> SceneFunction:
     outputs = {name: f"real H W {count}" for name, count in CHANNELS.items()}
-    return _SceneFunction(forward, ("scene", "camera"), outputs, {})
+    return SceneFunction(forward, ("scene", "camera"), outputs, {})
 
 
 @_declared
@@ -292,7 +160,7 @@ def render(
 
     Args:
         scene: a Scene, or a mesh, which is then lit from everywhere alike.
-        camera: a Camera.
+        camera: a Camera; or a list of them, of one size or of several.
         channels: what to compute: "color"; "mask", the share of a pixel that objects cover; "depth" along the camera's
             z axis, "position", "normal" and "albedo", which are 0 where there is nothing: divide by the mask for the
             mean of what is there.
@@ -300,7 +168,11 @@ def render(
         depth: how many surfaces light may meet before it reaches the camera: 0 shows what emits, 1 is direct light,
             more is light between surfaces.
         boundary: what gradients know of visibility: "integral" has silhouettes, edges and shadows of direct light move;
-            "none" takes them as fixed.
+            "none" takes them as fixed. "antialias" changes the image as well, for features with one sample a pixel:
+            where an outline passes between the centres of two neighbouring pixels, it shares out the pixel it is in,
+            and the gradient is that of this very image. It knows no shadows, and nothing that no centre shows; where
+            two outlines meet in a pixel, values may leave the range of what they mix, by up to half their difference
+            for each. It wants samples=1, a box filter and the whole image.
         light_points: points of an area light, or directions of a constant one, whose shadows move in gradients.
         seed: of the random numbers: not negative. The same seed gives the same image on every device.
         filter: what a pixel is the mean of: "box", its square; "triangle", falling off to the neighbours' centres;
@@ -309,7 +181,8 @@ def render(
         rows, columns: (first, last) of a part of the image, last excluded; None is all. It is that part of the whole.
 
     Returns:
-        A record with an array (H, W, C) for each channel, of the scene's precision and library.
+        A record with an array (H, W, C) for each channel, of the scene's precision and library. Of a list of B cameras
+        of one size, arrays (B, H, W, C); of several sizes, a list of records.
 
     Gradients:
         scene and camera, through all channels: vertices, uv, albedo, metallic, roughness, emission, and what lights
@@ -332,11 +205,20 @@ def render(
         >>> image, round(float(image.color[16, 16, 0]), 3)
         (Rendering(color (32, 32, 3), mask (32, 32, 1)), 0.5)
     """
+    given = dict(locals())
+    if is_batch(camera):
+        options = {name: value for name, value in given.items() if name not in ("scene", "camera")}
+        views: Any = camera
+        return stacked([render.forward(scene, one, **options) for one in views])
     q = _Query(scene, camera, channels, samples, depth, boundary, light_points, seed, filter, rows, columns)
     xp = q.tables.xp
-    out = xp.zeros((q.film.rows, q.film.columns, int(q.stops[-1])), q.dtype)
-    for window, stream, index in q.tiles():
-        q.film.add(xp, out, window, q.seen_through(window, stream, index).value)
+    if q.boundary == "antialias":
+        outlines, aliased = _outlines(q)
+        out = outlines.image(aliased)
+    else:
+        out = xp.zeros((q.film.rows, q.film.columns, int(q.stops[-1])), q.dtype)
+        for window in q.tiles():
+            q.film.add(xp, out, window, q.seen_through(window).value)
     return Rendering(**{name: out[..., a:b] for name, a, b in zip(q.channels, q.stops, q.stops[1:], strict=False)})
 
 
@@ -360,17 +242,21 @@ def render_adjoint(
     adj_position: Any = None,
     adj_normal: Any = None,
     adj_albedo: Any = None,
+    wanted: Any = None,
 ) -> RenderGradients:
     """Gradients of `render`: cotangents of channels to everything in the scene and to the camera.
 
     Args:
         scene, camera, channels, samples, depth, boundary, light_points, seed, filter, rows, columns: as given to
             `render`.
-        adj_color, adj_mask, adj_depth, adj_position, adj_normal, adj_albedo: (H, W, C) cotangents; None is zero.
+        adj_color, adj_mask, adj_depth, adj_position, adj_normal, adj_albedo: (H, W, C) cotangents; None is zero. Of a
+            list of cameras, (B, H, W, C) or a list.
+        wanted: paths such as "bunny.vertices" of the gradients that matter; None is all. Others may be left out.
 
     Returns:
         A record `.scene`, gradients by path, and `.camera`, by field; record["ball.vertices"] and
-        record["camera.K"] read them.
+        record["camera.K"] read them. Of a list of cameras, `.scene` is of all images together and `.camera` a list:
+        record["camera.0.K"].
 
     Raises:
         ValueError, TypeError: as `render`; a cotangent of the wrong shape, or of a channel that was not asked for.
@@ -387,36 +273,78 @@ def render_adjoint(
         ((642, 3), (3, 3))
     """
     given = locals()
+    if is_batch(camera):
+        return _summed(scene, camera, given)
     q = _Query(scene, camera, channels, samples, depth, boundary, light_points, seed, filter, rows, columns)
     adj = _cotangents(q, {name: given[f"adj_{name}"] for name in CHANNELS})
     tables = q.tables
+    tables.wanted = None if wanted is None else _paths(scene, camera, wanted)
     out: dict[str, Any] = {}
     cameras: dict[str, Any] = {}
     faces: dict[str, Any] = {}
     for name in CAMERA:
         if getattr(camera, name) is not None:
             out[f"camera.{name}"] = np.zeros(np.shape(getattr(camera, name)))
+    if q.boundary == "antialias":
+        outlines, aliased = _outlines(q)
+        adj = outlines.adjoint(aliased, adj, out)
     # Within an object the mask does not change.
-    for window, stream, index in q.tiles() if q.channels != ("mask",) else ():
-        seen = q.seen_through(window, stream, index)
-        found, adj_origins, adj_directions = seen.adjoint(q.film.to_samples(tables.xp, adj, window), faces)
+    for window in q.tiles() if q.channels != ("mask",) else ():
+        seen = q.seen_through(window, again=True)
+        found, *adj_rays = seen.adjoint(q.film.to_samples(tables.xp, adj, window), faces)
         for path, value in found.items():
             add(out, path, value)
-        g = pixel_rays.adjoint(
-            window, camera.world_to_camera, camera.K, camera.distortion, model=camera.model, adj_origins=adj_origins,
-            adj_directions=adj_directions,
-        )  # fmt: skip
-        for name in CAMERA:
-            if getattr(g, name) is not None:
-                add(out, f"camera.{name}", np.asarray(getattr(g, name), np.float64))
+        if tables.wanted is None or any(path.startswith("camera.") for path in tables.wanted):
+            for name, value in q.view.adjoint(window, seen.radiance.moved, *adj_rays).items():
+                add(out, f"camera.{name}", value)
     for name, total in faces.items():
-        add(out, name, sum_at_vertices(tables.mesh, total).astype(np.float64))
+        add(out, name, total.at_vertices().astype(np.float64))
     if q.boundary == "integral":
         _add_boundaries(q, adj, out)
     for path in list(out):
         if path.startswith("camera."):
             cameras[path.removeprefix("camera.")] = out.pop(path)
     return RenderGradients(_by_object(tables, out), cameras)
+
+
+def _outlines(q: _Query) -> tuple[Antialias, Any]:
+    """The image of a sample a pixel, and the outlines between its pixels."""
+    xp = q.tables.xp
+    aliased = xp.zeros((q.film.rows, q.film.columns, int(q.stops[-1])), q.dtype)
+    faces, depths = [], []
+    for window in q.tiles():
+        seen = q.seen_through(window)
+        q.film.add(xp, aliased, window, seen.value)
+        faces.append(seen.face)
+        depths.append(seen.radiance.hits.t)
+    return Antialias(q.tables, q.camera, xp.concatenate(faces), xp.concatenate(depths)), aliased
+
+
+def _summed(scene: Scene, cameras: Any, given: dict[str, Any]) -> RenderGradients:
+    """Gradients of images of several cameras: of the scene in all, and of each camera."""
+    others = ("scene", "camera", "wanted")
+    options = {x: value for x, value in given.items() if x not in others and not x.startswith("adj_")}
+    wanted = given["wanted"]
+    wanted = (wanted,) if isinstance(wanted, str) else wanted
+    total: dict[str, Any] = {}
+    fields = []
+    for k, one in enumerate(cameras):
+        adj = {}
+        for name in CHANNELS:
+            value = given[f"adj_{name}"]
+            if value is not None and len(value) != len(cameras):
+                expected = f"one for each of {len(cameras)} cameras"
+                raise ValueError(message("render.adjoint", f"adj_{name}", expected, str(len(value))))
+            adj[f"adj_{name}"] = None if value is None else value[k]
+        own = f"camera.{k}."
+        if wanted is not None:
+            paths = [x for x in wanted if not x.startswith("camera.")]
+            options["wanted"] = paths + ["camera." + x.removeprefix(own) for x in wanted if x.startswith(own)]
+        g = render.adjoint(scene, one, **options, **adj)
+        fields.append(g.camera)
+        for path, value in g.scene.items():
+            add(total, path, value)
+    return RenderGradients(total, fields)
 
 
 def _add_boundaries(q: _Query, adj: Any, out: dict[str, Any]) -> None:
@@ -426,7 +354,7 @@ def _add_boundaries(q: _Query, adj: Any, out: dict[str, Any]) -> None:
 
     repeat = q.samples**2 if q.bounces else 1
     # What shows the faces' normals jumps between them, too.
-    flat = ["normal" in q.channels or (q.bounces > 0 and not smooth) for smooth in q.tables.smooth]
+    flat = ["normal" in q.channels or (q.bounces > 0 and smooth is not True) for smooth in q.tables.smooth]
     edges = EdgeSamples(q.tables, q.camera, seen, repeat=repeat, seed=q.seed, flat=flat, film=q.film)
     edges.adjoint(adj, out)
     if q.bounces:
@@ -434,6 +362,16 @@ def _add_boundaries(q: _Query, adj: Any, out: dict[str, Any]) -> None:
         for entry in q.tables.lights:
             shadows = ShadowSamples(q.tables, q.camera, entry, count=q.light_points, seed=q.seed, film=q.film)
             shadows.adjoint(color, out)
+
+
+def _paths(scene: Any, camera: Camera, given: Any) -> frozenset[str]:
+    """The paths, checked."""
+    paths = frozenset((given,) if isinstance(given, str) else given)
+    known = {*scene_of(scene).paths(), *(f"camera.{name}" for name in CAMERA)}
+    if paths - known:
+        expected = f"some of {', '.join(sorted(known))}"
+        raise ValueError(message("render.adjoint", "wanted", expected, repr(sorted(paths - known))))
+    return paths
 
 
 def _span(q: _Query, name: str) -> tuple[int, int]:
@@ -465,14 +403,11 @@ def _by_object(tables: SceneTables, out: dict[str, Any]) -> dict[str, Any]:
     total = xp.zeros((mesh.n_vertices, 3)) if total is None else total
     normals = out.pop("normals", None)
     if normals is not None:
-        total = total + vertex_normals.adjoint(mesh, adj_normals=normals.astype(tables.dtype)).vertices
+        assert tables.shading is not None
+        total = total + tables.shading.adjoint(normals)
     for name, first, last in zip(tables.names, tables.first_vertex, tables.first_vertex[1:], strict=False):
         out[f"{name}.vertices"] = total[first:last].astype(tables.dtype)
     return out
-
-
-def _scene_of(given: Any) -> Scene:
-    return given if isinstance(given, Scene) else Scene(given, ConstantLight())
 
 
 def _count(op: str, name: str, value: Any, least: int) -> int:

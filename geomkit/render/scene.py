@@ -39,7 +39,8 @@ class Material:
         model: "diffuse", or "metallic" for glTF's metallic-roughness model.
         metallic: from 0, a dielectric under a clear coat, to 1, a metal. Model "metallic" only.
         roughness: from 0, a mirror, to 1; below 0.03 it counts as that.
-        emission: radiance that the surface emits. An object with any is a light.
+        emission: radiance that the surface emits. An object with any is a light; so is one whose emission is an array,
+            zeros included, of which gradients then say whether it ought to shine.
         two_sided: whether the back reflects and emits as the front does; else it is black.
     """
 
@@ -59,13 +60,15 @@ class Object:
         mesh: a Mesh, or any object with `.vertices` and `.faces`.
         material: its material.
         uv: (V, 2) texture coordinates, v upwards, or None.
-        smooth: shade with normals interpolated between the vertices instead of those of the faces.
+        smooth: shade with normals interpolated between the vertices instead of those of the faces. True gives all
+            vertices at one place one normal, so that seams of textures do not show; "split" each vertex its own, so
+            that edges are hard where a mesh was cut for that.
     """
 
     mesh: Any
     material: Material = field(default_factory=Material)
     uv: Any = None
-    smooth: bool = False
+    smooth: bool | str = False
 
 
 @dataclass(frozen=True)

@@ -37,9 +37,9 @@ def load_scene(path: str | os.PathLike, *, dtype: DTypeLike = np.float32, nonfin
     Of glTF and GLB: the default scene, each primitive of each node an object in its place; materials of the
     metallic-roughness model, base colours by factor, texture or vertex (where there is a texture, colours of vertices
     are left out), emission, sides; lights of KHR_lights_punctual with their numbers as they are. Textures of metallic,
-    roughness and emission count by their mean. Normals of a file say that an object is smooth, no more: they are
-    computed anew. Left out are alpha, normal and occlusion maps, a texture's wrapping (it repeats), skins, morphs and
-    animations.
+    roughness and emission that lie as the base colour's does are textures; others count by their mean. Normals of a
+    file say that an object is smooth, or "split" where they differ at one place, no more: they are computed anew. Left
+    out are alpha, normal and occlusion maps, a texture's wrapping (it repeats), skins, morphs and animations.
 
     Of OBJ: an object for each material, with the Kd, map_Kd and Ke of its MTL file; Kd and Ke are linear. Of PLY, STL
     and OFF: one object, its albedo that of the vertices, or of PLY the texture it names. These have no lights.

@@ -21,7 +21,7 @@ from geomkit.render.project_points import project_points
 from geomkit.render.radiance import Radiance
 from geomkit.render.silhouette import ASIDE, BEFORE, EdgeTable, spread
 from geomkit.render.surface import hits_adj
-from geomkit.render.tables import LightEntry, SceneTables, add
+from geomkit.render.tables import LightEntry, SceneTables, add, along_curve
 from geomkit.runtime.device import empty
 from geomkit.runtime.kernel import Kernel
 from geomkit.spatial.cast_rays import cast_rays
@@ -43,7 +43,7 @@ RECEIVERS = 12  # squared: rays of the camera that tell which faces of an area l
 REST = 0.05  # of the points go to faces by their area alone
 SHORT_EDGE = 4  # pixels
 DENSE = 4  # points a pixel where a light has one point, which no others make up for
-_THROWN = ("ends", "owner", "t", "share", "origins", "directions", "lit", "pixel")
+_THROWN = ("ends", "owner", "t", "share", "origins", "directions", "pixel")
 FIELDS = (*_THROWN, "face", "hit_t", "barycentric", "normal", "q")
 GOLDEN = 0.7548776662466927, 0.5698402909980532  # Roberts (2018): steps that fill the square evenly
 
@@ -158,7 +158,7 @@ class ShadowSamples:
         half = xp.full(len(edge), 0.5)
         self._throw(ends, owner, half)
         count_of = self._pieces(ends)
-        once = self._fields(self.lit & (count_of == 1))
+        once = self._fields(xp.flatnonzero(count_of[self.lit] == 1))
         many = xp.flatnonzero(count_of > 1)
         if len(many):
             ends, owner, count_of = ends[many], owner[many], count_of[many]
@@ -166,7 +166,7 @@ class ShadowSamples:
             k = xp.arange(len(which)) - (xp.cumsum(count_of) - count_of)[which]
             share = 1 / count_of[which]
             self._throw(ends[which], owner[which], (k + 0.5) * share, share)
-            more = self._fields(self.lit)
+            more = self._fields(xp.arange(len(self.lit)))
             once = {name: xp.concatenate([once[name], more[name]]) for name in once}
         self._keep(once)
         self._cut(xp.flatnonzero(self._seen()))
@@ -175,7 +175,7 @@ class ShadowSamples:
     # ---- the points
 
     def _throw(self, ends: Any, owner: Any, t: Any, share: Any = None) -> None:
-        """Find where edges throw their shadows, and whether they are lit there."""
+        """Find where edges throw their shadows: at the points `lit` of them, to which all else belongs."""
         xp, mesh, device, dtype = self.tables.xp, self.tables.mesh, self.tables.device, self.tables.dtype
         n, far = len(t), self.points.far
         origins, directions = (empty(device, (n, 3), dtype) for _ in range(2))
@@ -188,22 +188,18 @@ class ShadowSamples:
             dark = blocked(mesh, origins, -directions, t_min=t_min)
         else:
             dark = blocked(mesh, origins, directions, t_min=BEFORE, t_max=1 - BEFORE)
-        # What is dark throws no shadow: only the others go on.
+        # What is dark throws no shadow, nor does what nothing is behind: only the others go on.
         at = xp.flatnonzero(dark == 0)
-        hits = cast_rays.forward(mesh, origins[at], directions[at], t_min=t_min[at])
-        self.ends, self.owner, self.t = ends, owner, t
-        self.share = xp.ones(n) if share is None else share
-        self.origins, self.directions = origins, directions
-        self.face, self.hit_t = xp.full(n, -1, np.int32), xp.zeros(n, dtype)
-        self.barycentric, self.normal, self.q = (xp.zeros((n, k), dtype) for k in (2, 3, 3))
-        self.face[at], self.hit_t[at], self.barycentric[at], self.normal[at] = (
-            hits.face, hits.t, hits.barycentric, hits.normal
-        )  # fmt: skip
-        self.lit = self.face >= 0
+        hits = cast_rays.forward(mesh, origins.take(at, 0), directions.take(at, 0), t_min=t_min.take(at))
         met = xp.flatnonzero(hits.face >= 0)
-        self.q[at[met]] = interpolated(mesh, mesh.vertices_array, hits.face[met], hits.barycentric[met])
-        self.pixel = xp.full((n, 2), -1, dtype)
-        self.pixel[at[met]] = self._project(self.q[at[met]])
+        at = self.lit = at[met]
+        self.ends, self.owner, self.t = ends.take(at, 0), owner.take(at), t.take(at)
+        self.share = xp.ones(len(at)) if share is None else share.take(at)
+        self.origins, self.directions = origins.take(at, 0), directions.take(at, 0)
+        self.face, self.hit_t = hits.face.take(met), hits.t.take(met)
+        self.barycentric, self.normal = hits.barycentric.take(met, 0), hits.normal.take(met, 0)
+        self.q = interpolated(mesh, mesh.vertices_array, self.face, self.barycentric)
+        self.pixel = self._project(self.q)
 
     def _project(self, points: Any) -> Any:
         return project_points.forward(points, *self.arguments, model=self.camera.model).pixel
@@ -214,13 +210,11 @@ class ShadowSamples:
         """
         xp, v = self.tables.xp, self.tables.mesh.vertices_array
         length = xp.full(len(ends), np.inf)
-        at = xp.flatnonzero(self.lit)
-        kept = self.__dict__.copy()
-        self._keep(self._fields(at))
         step = v[self.ends[:, 1]] - v[self.ends[:, 0]]
-        length[at] = xp.linalg.norm(self._derivative(self._thrown(step)), axis=1)
-        self.__dict__.update(kept)
-        rest = xp.flatnonzero(~self.lit)
+        length[self.lit] = xp.linalg.norm(self._derivative(self._thrown(step)), axis=1)
+        dark = xp.ones(len(ends), bool)
+        dark[self.lit] = False
+        rest = xp.flatnonzero(dark)
         ab = [self._project(v[ends[rest, k]]) for k in (0, 1)]
         own = xp.linalg.norm(ab[0] - ab[1], axis=1)
         alone = len(self.points.place) == 1
@@ -229,7 +223,7 @@ class ShadowSamples:
         return xp.where(xp.isfinite(length), xp.clip(count, 1, MOST), 4).astype(np.int64)
 
     def _fields(self, at: Any) -> dict[str, Any]:
-        return {name: getattr(self, name)[at] for name in FIELDS}
+        return {name: getattr(self, name).take(at, 0) for name in FIELDS}
 
     def _keep(self, fields: dict[str, Any]) -> None:
         for name, value in fields.items():
@@ -238,9 +232,13 @@ class ShadowSamples:
     def _seen(self) -> Any:
         """Whether the camera sees the points where shadows end."""
         xp, camera, mesh = self.tables.xp, self.camera, self.tables.mesh
-        seen = self.lit & self.film.reaches(self.pixel)
+        seen = self.film.reaches(self.pixel)
         at = xp.flatnonzero(seen)
         rays = pixel_rays.forward(self.pixel[at].astype(self.tables.dtype), *self.arguments, model=camera.model)
+        # Where a lens has no ray, nothing is seen.
+        sighted = xp.isfinite(rays.directions).all(axis=1)
+        seen[at[~sighted]] = False
+        at, rays = at[sighted], type(rays)(rays.origins[sighted], rays.directions[sighted])
         depth = ((self.q[at] - rays.origins) * rays.directions).sum(axis=1) / (rays.directions**2).sum(axis=1)
         hidden = blocked(mesh, *rays, t_max=(depth * (1 - BEFORE)).astype(self.tables.dtype))
         seen[at[hidden > 0]] = False
@@ -347,13 +345,15 @@ def _useful(tables: SceneTables, camera: Camera, own: np.ndarray, two_sided: boo
     vertices, faces = to_host(tables.mesh.vertices_array).astype(np.float64), to_host(tables.mesh.faces_array)
     corners = vertices[faces[own]]
     center = corners.mean(axis=1)
-    own_order = np.argsort(_curve(center), kind="stable")
+    own_order = np.argsort(along_curve(center), kind="stable")
     own, corners, center = own[own_order], corners[own_order], center[own_order]
     area = 0.5 * np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
     size = np.linalg.norm(area, axis=1)
     x, y = ((np.arange(RECEIVERS) + 0.5) / RECEIVERS * n for n in (camera.width, camera.height))
     pixels = tables.xp.asarray(np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2).astype(tables.dtype))
     rays = pixel_rays.forward(pixels, camera.world_to_camera, camera.K, camera.distortion, model=camera.model)
+    sighted = tables.xp.isfinite(rays.directions).all(axis=1)
+    rays = type(rays)(rays.origins[sighted], rays.directions[sighted])
     hits = cast_rays.forward(tables.mesh, *rays)
     shares = REST * size / size.sum()
     arriving = np.zeros(len(own))
@@ -369,16 +369,6 @@ def _useful(tables: SceneTables, camera: Camera, own: np.ndarray, two_sided: boo
         shares += (1 - REST) * arriving / arriving.sum()
     total = np.cumsum(shares)
     return own, total / total[-1]
-
-
-def _curve(points: np.ndarray) -> np.ndarray:
-    """Numbers along Morton's curve."""
-    low = points.min(axis=0)
-    size = (points.max(axis=0) - low).max()
-    cell = np.minimum((points - low) / (size if size > 0 else 1) * 1024, 1023).astype(np.int64)
-    bits = np.arange(10)
-    spread = (cell[:, :, None] >> bits & 1) << 3 * bits
-    return (spread.sum(axis=2) << np.arange(3)).sum(axis=1)
 
 
 def shadows_of(tables: SceneTables, camera: Camera, *, count: int, seed: int) -> list[ShadowSamples]:

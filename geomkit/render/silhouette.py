@@ -24,7 +24,7 @@ from geomkit.runtime.device import empty, namespace
 from geomkit.runtime.kernel import Kernel
 from geomkit.spatial.hits import occluded
 
-__all__ = ["EdgeSamples", "EdgeTable", "spread"]
+__all__ = ["EdgeSamples", "EdgeTable", "crossings", "spread"]
 
 SOURCE = "render/edges.cu"
 _BITS = "int block, int edges, int blocks, int words, const uint64* edge_bits"
@@ -48,6 +48,9 @@ BLOCK = 1024  # edges of an item
 ASIDE = {np.dtype(np.float32): 1e-3, np.dtype(np.float64): 1e-5}  # pixels from the edge to the rays beside it
 NEAR = 1e-4  # of the scene's size: edges are cut there in front of a pinhole
 BEFORE = 1e-3  # of the way to the eye: what is nearer to an edge point does not hide it
+BISECTIONS = 14  # of a pixel, to find where an edge goes behind another
+LONG = 3  # pieces of an edge whose ends are looked at, too
+INSET = 1e-3  # of a piece, from the end
 FLAT = 1e-6  # edges between faces whose normals differ by less do not show
 
 
@@ -153,41 +156,46 @@ class EdgeSamples:
         chosen, _ = table.silhouettes(mesh, eye[None], parallel=orthographic)
         outline = None
         if flat is None:
-            flat = [not smooth for smooth in tables.smooth]
+            flat = [smooth is not True for smooth in tables.smooth]
         if any(flat):
             outline = xp.zeros(len(table.ends), bool)
             outline[chosen] = True
             chosen = xp.flatnonzero(outline | table.creases(xp.asarray(flat)[tables.object_of_face]))
         ends = table.ends[chosen]
         a, b = (mesh.vertices_array[ends[:, k]] for k in range(2))
-        which, t, share = _points_along(tables, camera, a, b, *_in_front(tables, camera, a, b), self.film.bounds)
-        chosen, ends, a, b = chosen[which], ends[which], a[which], b[which]
-        x = (a + t[:, None] * (b - a)).astype(tables.dtype)
-        pixel = project_points.forward(x, *self.arguments, model=camera.model).pixel
-        keep = xp.flatnonzero(self.film.reaches(pixel))
-        keep = keep[~_hidden(tables, camera, x[keep], forward, orthographic)]
-        chosen = chosen[keep]
-        self.ends, self.t, self.x = ends[keep], t[keep], x[keep]
-        self.share, self.pixel = share[keep], pixel[keep]
-        along = self._derivative((b - a)[keep])
+        which, t, left, right = _points_along(tables, camera, a, b, *_in_front(tables, camera, a, b), self.film.bounds)
+        x = (a[which] + t[:, None] * (b - a)[which]).astype(tables.dtype)
+        keep = xp.flatnonzero(self.film.reaches(self._project(x)))
+        which, t, left, right, x = (y[keep] for y in (which, t, left, right, x))
+        hidden = _hidden(tables, camera, x, forward, orthographic)
+
+        def hides(edge: Any, t: Any) -> Any:
+            x = (a[edge] + t[:, None] * (b - a)[edge]).astype(tables.dtype)
+            return _hidden(tables, camera, x, forward, orthographic)
+
+        which, self.t, self.share = _seen_parts(xp, which, t, left, right, hidden, hides)
+        chosen, self.ends, step = chosen[which], ends[which], (b - a)[which]
+        self.x = (a[which] + self.t[:, None] * step).astype(tables.dtype)
+        self.pixel = self._project(self.x)
+        along = self._derivative(step)
         self.across = xp.stack([along[:, 1], -along[:, 0]], axis=1)
         self.column, self.line = (xp.floor(self.pixel[:, k]).astype(np.int64) for k in range(2))
         length = xp.linalg.norm(self.across, axis=1, keepdims=True)
         aside = tables.dtype.type(ASIDE[tables.dtype]) * self.across / xp.where(length > 0, length, 1)
         stream = streams(xp, self.line * camera.width + self.column, seed)
-        sides, own = [], None
-        for sign in (-1, 1):
-            pixels = (self.pixel + sign * aside).astype(tables.dtype)
-            rays = pixel_rays.forward(pixels, *self.arguments, model=camera.model)
-            value, face = _mean(xp, radiance, rays, stream, repeat)
-            sides.append(value)
-            if outline is not None:
-                beside = (face[:, None] == table.faces[chosen]).any(axis=1)
-                own = beside if own is None else own & beside
-        self.jump = sides[0] - sides[1]
+        pixels = xp.concatenate([self.pixel - aside, self.pixel + aside]).astype(tables.dtype)
+        rays = pixel_rays.forward(pixels, *self.arguments, model=camera.model)
+        value, face = _mean(xp, radiance, rays, xp.concatenate([stream, stream]), repeat)
+        n = len(stream)
+        self.jump = value[:n] - value[n:]
         if outline is not None:
             # Across a crease both faces are seen; else what jumps there is another edge, which has points of its own.
+            beside = (face.reshape(2, n, 1) == table.faces[chosen]).any(axis=2)
+            own = beside[0] & beside[1]
             self.jump = xp.where((outline[chosen] | own)[:, None], self.jump, 0)
+
+    def _project(self, x: Any) -> Any:
+        return project_points.forward(x, *self.arguments, model=self.camera.model).pixel
 
     def _derivative(self, step: Any) -> Any:
         """(N, 2) how the pixels of the points move by (N, 3) steps: a row of the projection's derivative at a time."""
@@ -260,8 +268,8 @@ def _in_front(tables: SceneTables, camera: Camera, a: Any, b: Any) -> tuple[Any,
 
 def _points_along(
     tables: SceneTables, camera: Camera, a: Any, b: Any, t0: Any, t1: Any, bounds: tuple[int, int, int, int]
-) -> tuple[Any, Any, Any]:
-    """The pieces of edges within single pixels: of each its edge, the weight of b in its middle, and its share of t.
+) -> tuple[Any, Any, Any, Any]:
+    """The pieces of edges within single pixels: of each its edge, and the weights of b in its middle and at its ends.
 
     Exact but for distortion, which bends the edges: there the pieces are those of the straight line.
     """
@@ -287,7 +295,7 @@ def _points_along(
     some = xp.flatnonzero(high > low)
     first, last, near, far, low, high = (x[some] for x in (first, last, near, far, low, high))
     begin, end = (first + w[:, None] * (last - first) for w in (low, high))
-    cuts = [_crossings(xp, begin[:, axis], end[:, axis]) for axis in (0, 1)]
+    cuts = [crossings(xp, begin[:, axis], end[:, axis]) for axis in (0, 1)]
     # Each piece ends at the next crossing, or where the edge does.
     edge = xp.concatenate([cuts[0][0], cuts[1][0], xp.arange(len(some)), xp.arange(len(some))])
     at = xp.concatenate([cuts[0][1], cuts[1][1], xp.zeros(len(some)), xp.ones(len(some))])
@@ -306,10 +314,60 @@ def _points_along(
         return t0[some][which] + inner * (t1 - t0)[some][which]
 
     left, right = weight(at[piece]), weight(at[piece + 1])
-    return some[which], weight(0.5 * (at[piece] + at[piece + 1])), right - left
+    return some[which], weight(0.5 * (at[piece] + at[piece + 1])), left, right
 
 
-def _crossings(xp: Any, begin: Any, end: Any) -> tuple[Any, Any]:
+def _seen_parts(
+    xp: Any, edge: Any, t: Any, left: Any, right: Any, hidden: Any, hides: Callable[[Any, Any], Any]
+) -> tuple[Any, Any, Any]:
+    """What is seen of pieces of edges: cut where one that follows on another is hidden and the other is not.
+
+    Args:
+        edge: (N,) of the pieces, one edge after the other and along it.
+        t, left, right: (N,) the place in the middle, and the ends.
+        hidden: (N,) whether it is, in the middle.
+        hides: from edges and places on them to whether something is before them.
+
+    Returns:
+        edges, places and lengths of the parts.
+    """
+    follows = (edge[1:] == edge[:-1]) & (left[1:] == right[:-1])
+    at = xp.flatnonzero(follows & (hidden[1:] != hidden[:-1]))
+    # The first and the last halves of long edges, which no middle is beyond.
+    starts, stops = xp.ones(len(edge), bool), xp.ones(len(edge), bool)
+    starts[1:], stops[:-1] = ~follows, ~follows
+    first, last = xp.flatnonzero(starts), xp.flatnonzero(stops)
+    long = last - first >= LONG - 1
+    first, last = first[long], last[long]
+    inset = INSET * (right - left)
+    first = first[hides(edge[first], (left + inset)[first]) != hidden[first]]
+    last = last[hides(edge[last], (right - inset)[last]) != hidden[last]]
+    low = xp.concatenate([t[at], (left + inset)[first], t[last]])
+    high = xp.concatenate([t[at + 1], t[first], (right - inset)[last]])
+    of, state = edge[xp.concatenate([at, first, last])], xp.concatenate([hidden[at], ~hidden[first], hidden[last]])
+    for _ in range(BISECTIONS if len(of) else 0):
+        middle = 0.5 * (low + high)
+        before = hides(of, middle) == state
+        low, high = xp.where(before, middle, low), xp.where(before, high, middle)
+    cut = 0.5 * (low + high)
+    owner = xp.concatenate([at + (cut[: len(at)] >= right[at]), first, last])
+    # A part that does not have the middle of its piece is on the other side of a cut.
+    piece = xp.concatenate([xp.arange(len(edge)), owner])
+    start = xp.concatenate([left, cut])
+    order = xp.lexsort(xp.stack([start, piece]))
+    piece, start = piece[order], start[order]
+    last = xp.ones(len(piece), bool)
+    last[:-1] = piece[1:] != piece[:-1]
+    end = right[piece]
+    end[:-1] = xp.where(last[:-1], end[:-1], start[1:])
+    has_middle = (start <= t[piece]) & (t[piece] < end)
+    whole = (start == left[piece]) & (end == right[piece])
+    seen = xp.flatnonzero((hidden[piece] != (has_middle | whole)) & (end > start))
+    piece, start, end, whole = piece[seen], start[seen], end[seen], whole[seen]
+    return edge[piece], xp.where(whole, t[piece], 0.5 * (start + end)), end - start
+
+
+def crossings(xp: Any, begin: Any, end: Any) -> tuple[Any, Any]:
     """Where lines cross whole numbers: the line, and how far along it."""
     low, high = xp.floor(xp.minimum(begin, end)), xp.floor(xp.maximum(begin, end))
     count = (high - low).astype(np.int64)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from geomkit.runtime.device import empty, zeros
 from geomkit.runtime.kernel import Kernel
 from geomkit.spatial.cast_rays import Hits, cast_rays_adj
 from geomkit.spatial.rays import MeshStruct
+from geomkit.spatial.scatter import FaceOrder, FaceSums
 
 __all__ = ["add_materials", "emitted", "emitted_adj", "film", "film_adj", "hits_adj", "surfaces_at", "surfaces_adj"]
 
@@ -31,8 +31,19 @@ surface_fwd = Kernel(
 surface_adj = Kernel(
     SOURCE,
     "surface_adj",
-    f"const int* faces, const real* vertex_normals, {_OBJECTS}, const int* smooth, const int* face, "
-    "const real* barycentric, real* adj_normals, real* adj_barycentric, real* adj_corners",
+    f"int block, int count, Mesh mesh, double unit, const real* vertex_normals, {_OBJECTS}, const int* smooth, "
+    "int width, const int* at, const int* face, const real* barycentric, const real* directions, const real* t, "
+    "int given, const real* adj_t, const real* adj_flat, const real* adj_place, const real* adj_barycentric, "
+    "const real* adj_positions, const real* adj_normals, const real* adj_towards, real* adj_origins, "
+    "real* adj_directions, int* pieces, int* piece_face, double* piece_sums",
+    grain=1,
+)
+list_pieces = Kernel(
+    SOURCE,
+    "list_pieces",
+    "int block, int width, const int* pieces, const int* offset, const int* piece_face, const double* piece_sums, "
+    "int* face, double* sums",
+    grain=4,
 )
 sum_materials = Kernel(
     SOURCE,
@@ -51,21 +62,24 @@ emission_adj = Kernel(
 film_forward = Kernel(SOURCE, "film_fwd", "int samples, int channels, const real* values, real* image")
 film_adjoint = Kernel(SOURCE, "film_adj", "int samples, int channels, const real* adj_image, real* adj_values")
 
+PIECES = {"cpu": 1024, "cuda": 16}  # hits of which an item adds up those of one face
 BLOCK = 2048  # rays that one item sums
 
 
-def surfaces_at(tables: SceneTables, rays: Any, hits: Hits, directions: Any, stream: Any, index: Any) -> Surfaces:
+def surfaces_at(
+    tables: SceneTables, at: Any, rays: Any, hits: Hits, directions: Any, stream: Any, index: Any
+) -> Surfaces:
     """The surfaces that M rays hit, row by row of the K that hit something.
 
     Args:
         tables: the scene.
+        at: (K,) int32, which of the M rays hit something.
         rays: (M,) int32, their numbers among those of the camera.
         hits: of the M rays.
         directions: (M, 3) of them.
         stream, index: of all rays of the camera.
     """
-    mesh, xp, device, dtype = tables.mesh, tables.xp, tables.device, tables.dtype
-    at = xp.flatnonzero(hits.face >= 0).astype(np.int32)
+    mesh, device, dtype = tables.mesh, tables.device, tables.dtype
     k = len(at)
     position, normal, face_normal, direction = (empty(device, (k, 3), dtype) for _ in range(4))
     face, ray, index_at = (empty(device, k, np.int32) for _ in range(3))
@@ -76,25 +90,57 @@ def surfaces_at(tables: SceneTables, rays: Any, hits: Hits, directions: Any, str
         tables.smooth_array, tables.material, hits.face, hits.barycentric, hits.normal, directions, stream, index, face,
         barycentric, ray, stream_at, index_at, material, position, normal, face_normal, direction,
     )  # fmt: skip
-    tables.vary(material, face, barycentric, tables.widths(hits.t[at], face_normal, direction))
+    if tables.varying:
+        width = tables.widths(hits.t[at], face_normal, direction) if tables.filtered else None
+        tables.vary(material, face, barycentric, width)
     return Surfaces(material, position, normal, face_normal, direction, stream_at, index_at, ray, face, barycentric, at)
 
 
-def surfaces_adj(tables: SceneTables, s: Surfaces, adj_normal: Any, adj_barycentric: Any) -> Any:
-    """Turn cotangents of shading normals into those of face normals, in place.
+def surfaces_adj(
+    tables: SceneTables, s: Surfaces, adj: Surfaces, t: Any, sums: dict[str, FaceSums], *, adj_t: Any = None,
+    adj_flat: Any = None, adj_place: Any = None,
+) -> tuple[Any, Any]:  # fmt: skip
+    """From the cotangents of surfaces to those of their rays; those of faces add up in `sums`.
+
+    Args:
+        tables: the scene.
+        s: K hits of M rays.
+        adj: their cotangents; those of barycentric may be None.
+        t: (M,) of the rays.
+        sums: of corners, by name: "vertices", and "normals" of the vertices where some are smooth.
+        adj_t, adj_flat, adj_place: (M, 1), (M, 3) and (M, 3), of the rays' t, of the faces' normals and of positions;
+            or None.
 
     Returns:
-        (K, 3, 3) of the vertices' normals at the faces' corners; None where nothing is smooth. Those of barycentric add
-        up.
+        (K, 3) of origins and of directions.
     """
-    if tables.vertex_normals is None:
-        return None
-    corners = empty(tables.device, (len(s), 3, 3), tables.dtype)
+    mesh, xp, device, dtype, k = tables.mesh, tables.xp, tables.device, tables.dtype, len(s)
+    given, nothing = 0, empty(device, 0, dtype)
+    by_ray = []
+    for bit, x in ((1, adj_t), (2, adj_flat), (4, adj_place), (8, adj.barycentric)):
+        given |= 0 if x is None else bit
+        by_ray.append(nothing if x is None else xp.ascontiguousarray(x))
+    origins, directions = (empty(device, (k, 3), dtype) for _ in range(2))
+    width = 18 if any(tables.smooth) else 9
+    block = PIECES[device]
+    n = -(-k // block)
+    pieces, piece_face = empty(device, n, np.int32), empty(device, k, np.int32)
+    piece_sums = empty(device, (k, width), np.float64)
     surface_adj(
-        len(s), tables.mesh.faces_array, tables.normals_array, tables.object_of_face, tables.smooth_array, s.face,
-        s.barycentric, adj_normal, adj_barycentric, corners,
+        n, block, k, MeshStruct(mesh), mesh.bvh.scale, tables.normals_array, tables.object_of_face, tables.smooth_array,
+        width, s.at, s.face, s.barycentric, s.direction, t, given, *by_ray, adj.position, adj.normal, adj.direction,
+        origins, directions, pieces, piece_face, piece_sums,
     )  # fmt: skip
-    return corners
+    ends = xp.cumsum(pieces, dtype=np.int32)
+    found = int(ends[-1]) if n else 0
+    face, rows = empty(device, found, np.int32), empty(device, (found, width), np.float64)
+    list_pieces(n, block, width, pieces, ends - pieces, piece_face, piece_sums, face, rows)
+    order = FaceOrder(mesh, face)
+    for first, name in zip(range(0, width, 9), ("vertices", "normals"), strict=False):
+        if name not in sums:
+            sums[name] = FaceSums(mesh)
+        sums[name].add(order, order.row_sums(rows, first))
+    return origins, directions
 
 
 def hits_adj(
@@ -115,22 +161,21 @@ def hits_adj(
     given = [zeros(mesh.device, shape, mesh.dtype) if adj is None else adj for adj, shape in shapes]
     origins, adj_directions = (empty(mesh.device, (k, 3), mesh.dtype) for _ in range(2))
     corners = empty(mesh.device, (k, 3, 3), mesh.dtype)
-    query: Any = SimpleNamespace(dtype=mesh.dtype, device=mesh.device, mesh=mesh)
     cast_rays_adj(
-        k, MeshStruct(query), mesh.bvh.scale, directions, t, face, barycentric, *given, origins, adj_directions, corners
+        k, MeshStruct(mesh), mesh.bvh.scale, directions, t, face, barycentric, *given, origins, adj_directions, corners
     )
     return origins, adj_directions, corners
 
 
-def add_materials(
-    tables: SceneTables, s: Surfaces, t: Any, adj_rows: Any, adj_barycentric: Any, out: dict[str, Any]
-) -> None:
-    """Add gradients of the materials by path; those of barycentric add up. t (K,) is how far away they are."""
+def add_materials(tables: SceneTables, s: Surfaces, t: Any, adj: Surfaces, out: dict[str, Any]) -> None:
+    """Add gradients of the materials by path, t (M,) of the rays; those of barycentric add up, from None if need be."""
     n, objects = -(-len(s) // BLOCK), len(tables.names)
     sums = empty(tables.device, (n, objects, 5), np.float64)
-    sum_materials(n, BLOCK, len(s), objects, tables.object_of_face, s.face, adj_rows, sums)
-    width = tables.widths(t, s.face_normal, s.direction)
-    tables.materials_adj(sums.sum(axis=0), s.face, s.barycentric, adj_rows, adj_barycentric, out, width)
+    sum_materials(n, BLOCK, len(s), objects, tables.object_of_face, s.face, adj.material, sums)
+    if tables.varying and adj.barycentric is None:
+        adj.barycentric = zeros(tables.device, s.barycentric.shape, tables.dtype)
+    width = tables.widths(t[s.at], s.face_normal, s.direction) if tables.filtered else None
+    tables.materials_adj(sums.sum(axis=0), s.face, s.barycentric, adj.material, adj.barycentric, out, width)
 
 
 def emitted(tables: SceneTables, hits: Hits, directions: Any) -> Any:

@@ -8,7 +8,6 @@ import numpy as np
 
 from geomkit.arrays import as_array, to_host
 from geomkit.errors import MeshError, message
-from geomkit.mesh.mesh import Mesh
 from geomkit.render.attribute import Attribute
 from geomkit.render.direct_light import (
     AREA,
@@ -19,11 +18,14 @@ from geomkit.render.direct_light import (
     POINT,
     SPOT,
     LightStruct,
+    Met,
     Surfaces,
     emitter_points,
 )
 from geomkit.render.environment import Surroundings
+from geomkit.render.merged import merged
 from geomkit.render.scene import ConstantLight, DirectionalLight, EnvironmentLight, Object, PointLight, Scene
+from geomkit.render.shading_normals import ShadingNormals
 from geomkit.runtime.device import namespace
 
 __all__ = ["LightEntry", "SceneTables", "Tint"]
@@ -69,18 +71,25 @@ class Tint:
     def __init__(self, light: LightStruct, source: Surroundings | Attribute):
         self.light, self.source = light, source
 
-    def at(self, s: Surfaces, to_light: Any, dimension: int) -> Any:
-        """(M, 3) radiance of the samples that `light_sample` draws for hits."""
+    def at(self, s: Surfaces, to_light: Any, dimension: int, met: Met | None = None) -> Any:
+        """(M, 3) radiance of the samples that `light_rays` draws for hits, or of the points that their rays met."""
         if isinstance(self.source, Surroundings):
             return self.source.at(to_light)
-        return self.source.at(*emitter_points(self.light, s, dimension), None)
+        return self.source.at(*self._points(s, dimension, met), None)
 
-    def adjoint(self, s: Surfaces, to_light: Any, dimension: int, adj: Any, out: dict[str, Any]) -> None:
+    def _points(self, s: Surfaces, dimension: int, met: Met | None) -> tuple[Any, Any]:
+        if met is None:
+            return emitter_points(self.light, s, dimension)
+        return met.face, met.barycentric
+
+    def adjoint(
+        self, s: Surfaces, to_light: Any, dimension: int, adj: Any, out: dict[str, Any], met: Met | None = None
+    ) -> None:
         """Add gradients for the cotangent (M, 3); what was drawn is a constant."""
         if isinstance(self.source, Surroundings):
             self.source.adjoint(to_light, adj, out)
             return
-        face, barycentric = emitter_points(self.light, s, dimension)
+        face, barycentric = self._points(s, dimension, met)
         for path, value in self.source.adjoint(face, barycentric, None, adj, 0 * barycentric):
             add(out, path, value)
 
@@ -95,8 +104,11 @@ class SceneTables:
         mesh: all objects as one Mesh.
         background: (3,) what a ray sees that hits nothing.
         lights: LightEntry for each.
+        has_emitters: whether surfaces are among them.
         background_paths: of its gradient.
         surroundings: that such a ray sees as well.
+        wanted: paths of the gradients that somebody asks for; None is all.
+        has_lens: whether the camera's lens may leave pixels without a ray, of directions NaN: they are black.
         slope, width: of what a camera ray stands for, at distance t: slope * t + width, in the world. 0 if not known.
     """
 
@@ -124,11 +136,12 @@ class SceneTables:
                     row[columns] = own[part].constant
             row[5], row[6] = model == "metallic", thing.material.two_sided
         self.material = xp.asarray(rows)
-        self.emits = np.array([own["emission"].some for own in self.attributes])
-        self.smooth = [thing.smooth for thing in self.objects]
-        self.vertex_normals = xp.asarray(self.mesh.vertex_normals) if any(self.smooth) else None
+        self.emits = np.array([own["emission"].some or own["emission"].is_array for own in self.attributes])
+        self.smooth = [self._smoothness(name, thing) for name, thing in zip(self.names, self.objects, strict=True)]
+        self.shading = ShadingNormals(self.mesh, meshes, self.smooth) if any(self.smooth) else None
+        self.vertex_normals = None if self.shading is None else self.shading.normals
         # What kernels take; where nothing is smooth they do not look at the normals.
-        self.smooth_array = xp.asarray(np.array(self.smooth, np.int32))
+        self.smooth_array = xp.asarray(np.array([bool(flag) for flag in self.smooth], np.int32))
         self.normals_array = self.mesh.vertices_array if self.vertex_normals is None else self.vertex_normals
         # Of emission that differs from point to point, where it is.
         emission = np.ones((len(meshes), 3))
@@ -139,10 +152,21 @@ class SceneTables:
         self.background, self.background_paths = np.zeros(3), []
         self.surroundings: list[Surroundings] = []
         self.slope = self.width = 0.0
+        self.has_lens = False
+        self.wanted: frozenset[str] | None = None
         pyramids = [a.pyramid for own in self.attributes for a in own.values() if a.pyramid is not None]
+        # Whether what surfaces scatter differs from point to point.
+        self.varying = any(own[what].constant is None for own in self.attributes for what in COLUMNS)
         self.filtered = any(pyramid.levels > 1 for pyramid in pyramids)
         self.lights = [self._light(name, light) for name, light in scene.lights.items()]
         self.lights += [self._emitter(int(k)) for k in np.flatnonzero(self.emits)]
+        self.has_emitters = bool(self.emits.any())
+
+    @staticmethod
+    def _smoothness(name: str, thing: Object) -> bool | str:
+        if thing.smooth == "split" or isinstance(thing.smooth, (bool, np.bool_)):
+            return thing.smooth if thing.smooth == "split" else bool(thing.smooth)
+        raise ValueError(message("render", f"{name}.smooth", "True, False or 'split'", repr(thing.smooth)))
 
     def _attributes(self, name: str, thing: Object) -> dict[str, Attribute]:
         k = self.names.index(name)
@@ -202,19 +226,22 @@ class SceneTables:
     def _emitter(self, k: int) -> LightEntry:
         """The object k as a light: its faces by their areas."""
         begin, end = self.first_face[k], self.first_face[k + 1]
-        areas = to_host(self.mesh.face_areas)[begin:end].astype(np.float64)
+        # Neighbours near each other, so that even numbers become even points.
+        corners = to_host(self.mesh.vertices_array)[to_host(self.mesh.faces_array)[begin:end]].astype(np.float64)
+        order = np.argsort(along_curve(corners.mean(axis=1)), kind="stable")
+        areas = to_host(self.mesh.face_areas)[begin:end][order].astype(np.float64)
         shares = np.cumsum(areas)
         if not (len(shares) and shares[-1] > 0):
             raise MeshError(
                 message("render", f"{self.names[k]}.vertices", "faces with some area, as they emit", "none")
             )
-        faces = self.xp.asarray(np.arange(begin, end, dtype=np.int32))
+        faces = self.xp.asarray((begin + order).astype(np.int32))
         distribution = self.xp.asarray(shares / shares[-1])
         emission = self.attributes[k]["emission"]
         power = np.ones(3) if emission.constant is None else emission.constant
         light = LightStruct(
             AREA, self.dtype, self.device, power=power, faces=faces, distribution=distribution,
-            two_sided=bool(self.objects[k].material.two_sided),
+            area=float(shares[-1]), followed=True, two_sided=bool(self.objects[k].material.two_sided),
         )  # fmt: skip
         if emission.constant is None:
             return LightEntry(self.names[k], light, "", "", "", Tint(light, emission))
@@ -229,12 +256,6 @@ class SceneTables:
         xp = self.xp
         cosine = abs((normal * direction).sum(axis=1)) / xp.linalg.norm(direction, axis=1)
         return (self.slope * t + self.width) / xp.sqrt(xp.maximum(cosine, GRAZING))
-
-    def albedo_at(self, face: Any, barycentric: Any, width: Any = None) -> Any:
-        """(M, 3) albedo at points of faces that stand for squares of some width."""
-        rows = self.material[self.object_of_face[face]]
-        self.vary(rows, face, barycentric, width)
-        return rows[:, :3]
 
     def vary(self, rows: Any, face: Any, barycentric: Any, width: Any = None) -> None:
         """Set what is not one for its object, in rows (M, 7) of materials at points of faces."""
@@ -265,7 +286,8 @@ class SceneTables:
                 if own[what].constant is not None:
                     add(out, own[what].path, own[what].total(sums[k, columns]))
                 else:
-                    self._add_varying(k, what, face, barycentric, width, adj_rows[:, columns], adj_barycentric, out)
+                    here, adj = self._of(k, face), adj_rows[:, columns]
+                    self._add_varying(k, what, here, face, barycentric, width, adj, adj_barycentric, out)
 
     def emission_at(self, value: Any, face: Any, barycentric: Any, width: Any = None) -> None:
         """Multiply values (M, 3) at points of faces, or -1, by the emission that differs from point to point."""
@@ -278,7 +300,8 @@ class SceneTables:
     ) -> None:
         """Add gradients of that emission by path; those of barycentric add up."""
         for k in self.varying_emitters:
-            self._add_varying(k, "emission", face, barycentric, width, adj, adj_barycentric, out)
+            here = self._hit(k, face)
+            self._add_varying(k, "emission", here, face, barycentric, width, adj, adj_barycentric, out)
 
     @property
     def varying_emitters(self) -> list[int]:
@@ -286,18 +309,26 @@ class SceneTables:
         return [k for k, own in enumerate(self.attributes) if self.emits[k] and own["emission"].constant is None]
 
     def _hit(self, k: int, face: Any) -> Any:
-        return self.xp.flatnonzero((face >= self.first_face[k]) & (face < self.first_face[k + 1]))
+        return self.xp.flatnonzero(self.on_object(self.names[k], face))
+
+    def on_object(self, name: str, face: Any) -> Any:
+        """(N,) whether faces, or -1, are those of an object."""
+        k = self.names.index(name)
+        return (face >= self.first_face[k]) & (face < self.first_face[k + 1])
 
     def _add_varying(
-        self, k: int, what: str, face: Any, barycentric: Any, width: Any, adj: Any, adj_barycentric: Any,
+        self, k: int, what: str, here: Any, face: Any, barycentric: Any, width: Any, adj: Any, adj_barycentric: Any,
         out: dict[str, Any],
     ) -> None:  # fmt: skip
-        here = self._hit(k, face)
-        if len(here):
-            f, b, w = _rows(here, face, barycentric, width)
-            adj_b = self.xp.zeros(b.shape, self.dtype)
-            for path, value in self.attributes[k][what].adjoint(f, b, w, self.xp.ascontiguousarray(adj[here]), adj_b):
-                add(out, path, value)
+        f, b, w = _rows(here, face, barycentric, width)
+        if not len(f):
+            return
+        whole = isinstance(here, slice)
+        adj_b = adj_barycentric if whole else self.xp.zeros(b.shape, self.dtype)
+        given = self.xp.ascontiguousarray(adj[here])
+        for path, value in self.attributes[k][what].adjoint(f, b, w, given, adj_b, self.wanted):
+            add(out, path, value)
+        if not whole:
             adj_barycentric[here] += adj_b
 
 
@@ -310,19 +341,16 @@ def add(out: dict[str, Any], path: str, value: Any) -> None:
     out[path] = out[path] + value if path in out else value
 
 
-def merged(meshes: list[Mesh]) -> Mesh:
-    """Several meshes as one, faces and vertices in their order."""
-    if len(meshes) == 1:
-        return meshes[0]
-    devices = {m.device for m in meshes}
-    if len(devices) > 1:
-        raise ValueError(message("render", "scene", "meshes on one device", " and ".join(sorted(devices))))
-    xp = namespace(meshes[0].device)
-    dtype = np.result_type(*(m.dtype for m in meshes))
-    vertices = xp.concatenate([m.vertices_array.astype(dtype) for m in meshes])
-    first = np.cumsum([0, *(m.n_vertices for m in meshes)])
-    faces = xp.concatenate([m.faces_array + np.int32(k) for m, k in zip(meshes, first, strict=False)])
-    return Mesh.adopt(vertices, faces, meshes[0].library)
+def along_curve(points: np.ndarray) -> np.ndarray:
+    """Numbers along Morton's curve."""
+    if not len(points):
+        return np.zeros(0, np.int64)
+    low = points.min(axis=0)
+    size = (points.max(axis=0) - low).max()
+    cell = np.minimum((points - low) / (size if size > 0 else 1) * 1024, 1023).astype(np.int64)
+    bits = np.arange(10)
+    spread = (cell[:, :, None] >> bits & 1) << 3 * bits
+    return (spread.sum(axis=2) << np.arange(3)).sum(axis=1)
 
 
 def point(path: str, value: Any) -> np.ndarray:

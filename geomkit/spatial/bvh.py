@@ -218,14 +218,15 @@ class Bvh:
             A tree of the same shape with new boxes, or, when that would cost more than 1.5 times what this tree cost
             when it was built, a newly built one. This tree stays as it is.
         """
-        built_cost = self.__dict__.setdefault("_built_cost", self.cost)  # of the tree that was built, carried along
+        if "_built_cost" not in self.__dict__:
+            self._built_cost = self.cost  # of the tree that was built, carried along
         moved = object.__new__(Bvh)
         moved.__dict__.update({k: v for k, v in self.__dict__.items() if k not in ("frames", "moments")})
         moved.center, moved.scale = np.asarray(center, np.float64), _scale(vertices, size)
         moved.nodes = self._empty("Node", self.n_nodes)
         moved.nodes[...] = self.nodes
         moved._fit(vertices, boxes_known=False)
-        if moved.cost <= REBUILD * built_cost:
+        if moved.cost <= REBUILD * moved._built_cost:
             return moved
         return Bvh(vertices, self._faces, center, size=size, method=self.method)
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from geomkit.arrays import as_array
 from geomkit.errors import message
+from geomkit.mesh.mesh import Mesh
 from geomkit.runtime import host
 from geomkit.runtime.device import address, empty
 from geomkit.spatial.query import Query
@@ -62,7 +63,7 @@ class RayQuery(Query):
 
     def mesh_struct(self) -> MeshStruct:
         """The mesh as a kernel takes it by value."""
-        return MeshStruct(self)
+        return MeshStruct(self.mesh)
 
     def check(self) -> None:
         """Raise a ValueError if the kernel has met a ray that is none."""
@@ -96,6 +97,6 @@ class RaysStruct:
 class MeshStruct:
     """The structure `Mesh` of the kernels, for one launch."""
 
-    def __init__(self, q: RayQuery):
-        self.dtype, self.device = q.dtype, q.device
-        self.fields = address(q.mesh.vertices_array), address(q.mesh.faces_array)
+    def __init__(self, mesh: Mesh):
+        self.dtype, self.device = mesh.dtype, mesh.device
+        self.fields = address(mesh.vertices_array), address(mesh.faces_array)

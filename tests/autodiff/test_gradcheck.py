@@ -32,9 +32,43 @@ def samples():
     return np.where(np.abs(values) < 0.1, 0.3, values)
 
 
+def bowl():
+    """A distance to a ball in a grid."""
+    p = np.stack(np.meshgrid(*[np.arange(7.0) - 3] * 3, indexing="ij"), axis=-1)
+    return np.linalg.norm(p, axis=-1) - 2.2 + 0.02 * np.random.default_rng(0).normal(size=(7, 7, 7))
+
+
+def beams():
+    """Rays that hit the ball far from its silhouette and from the faces of cells."""
+    directions = np.array([[0.01, 0, -1], [0, 0.1, -2], [-1, 0, 0.1]])
+    return np.array([[3.3, 3.4, 9], [2.6, 3.2, 9], [9, 3.4, 2.7]]), directions
+
+
+def passing():
+    """Rays that pass by the ball within a voxel."""
+    return np.array([[0.35, 3.3, 9.0], [3.2, 5.6, 9.0]]), np.array([[0.0, 0.01, -1.0], [0.02, 0.0, -1.0]])
+
+
+def traced(values, origins, directions, *past):
+    found = gk.sphere_trace(values, origins, directions)
+    return found.t, found.position, found.normal, gk.sphere_trace(values, *past).distance
+
+
 def normals():
     n = np.random.default_rng(1).normal(size=(4, 5, 6, 3))
     return n / np.linalg.norm(n, axis=-1, keepdims=True)
+
+
+def weights():
+    """Of the cells of `samples`."""
+    rng = np.random.default_rng(2)
+    shapes = {"deform": (4, 5, 6, 3), "alpha": (3, 4, 5, 8), "beta": (3, 4, 5, 12), "gamma": (3, 4, 5)}
+    return {name: rng.uniform(0.8, 1.2, shape) - (name == "deform") for name, shape in shapes.items()}
+
+
+def flexible(values, deform, alpha, beta, gamma):
+    found = gk.flexicubes(values, deform=deform, alpha=alpha, beta=beta, gamma=gamma, split="center")
+    return found.vertices, found.deviation
 
 
 def images():
@@ -65,7 +99,10 @@ CHECKS = {
     "volume": lambda: (gk.volume, [torus()], {}),
     "sdf_grid": lambda: (inner_grid, [torus()], {}),
     "interpolate_grid": lambda: (gk.interpolate_grid, [samples(), 1.5 + 0.3 * cloud()], {"step": 1e-4}),
+    "sphere_trace": lambda: (traced, [bowl(), *beams(), *passing()], {"step": 1e-5}),
+    "sdf_features": lambda: (gk.sdf_features, [bowl(), *beams()], {"step": 1e-5}),
     "marching_cubes": lambda: (placed(gk.marching_cubes), [samples(), *PLACE], {"step": 1e-3}),
+    "flexicubes": lambda: (flexible, [samples(), *weights().values()], {"step": 1e-4}),
     "surface_nets": lambda: (placed(gk.surface_nets), [samples(), *PLACE], {"step": 1e-3}),
     "dual_contouring": lambda: (
         placed(gk.dual_contouring, regularization=5.0), [samples(), normals(), *PLACE], {"step": 1e-4},

@@ -49,6 +49,13 @@ def images(first):
 
 # ---- the same gradients as the explicit pairs
 
+def weights():
+    """Of the cells of `field`."""
+    rng = np.random.default_rng(2)
+    shapes = {"deform": (7, 7, 7, 3), "alpha": (6, 6, 6, 8), "beta": (6, 6, 6, 12), "gamma": (6, 6, 6)}
+    return {name: rng.uniform(0.8, 1.2, shape) - (name == "deform") for name, shape in shapes.items()}
+
+
 NORMALS = np.random.default_rng(3).normal(size=(7, 7, 7, 3))
 PAIRS = {
     "signed_distance": lambda: {"mesh": torus(), "points": cloud()},
@@ -63,7 +70,10 @@ PAIRS = {
     "volume": lambda: {"mesh": torus()},
     "sdf_grid": lambda: {"mesh": torus(), "resolution": 7},
     "interpolate_grid": lambda: {"grid": field(), "points": 3 + cloud()},
+    "sphere_trace": lambda: {"grid": field() - 1, "origins": 4 * cloud() + 3, "directions": -cloud() + 0.1},
+    "sdf_features": lambda: {"grid": field() - 1, "origins": 4 * cloud() + 3, "directions": -cloud() + 0.1},
     "marching_cubes": lambda: {"field": field(), "level": np.array(0.1), "spacing": np.ones(3), "origin": np.zeros(3)},
+    "flexicubes": lambda: {"values": field(), "split": "center", **weights()},
     "surface_nets": lambda: {"field": field(), "level": np.array(0.1), "spacing": np.ones(3), "origin": np.zeros(3)},
     "dual_contouring": lambda: {
         "field": field(), "normals": NORMALS, "level": np.array(0.1), "spacing": np.ones(3), "origin": np.zeros(3)

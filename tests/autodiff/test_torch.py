@@ -77,6 +77,42 @@ def contour(op):
     return call
 
 
+def weighted():
+    """A distance to a ball, and weights of its cells."""
+    rng = np.random.default_rng(2)
+    shapes = (4, 4, 4, 3), (3, 3, 3, 8), (3, 3, 3, 12), (3, 3, 3)
+    values = np.linalg.norm(GRID[1:5, 1:5, 1:5], axis=-1) - 1.1
+    return [doubles(values), *(doubles(rng.uniform(0.8, 1.2, shape)) for shape in shapes)]
+
+
+def flexible(values, deform, alpha, beta, gamma):
+    found = gk.flexicubes(values, deform=deform, alpha=alpha, beta=beta, gamma=gamma, split="center")
+    return found.vertices, found.deviation
+
+
+def beams():
+    """A distance to a ball, and rays that hit it far from its silhouette."""
+    origins = 4 * random(5, 3, seed=2)
+    origins = 6 * origins / np.linalg.norm(origins, axis=1, keepdims=True)
+    return [doubles(x) for x in (np.linalg.norm(GRID, axis=-1) - 1.5, origins, 0.3 * random(5, 3, seed=3) - origins)]
+
+
+def centred():
+    """Where the samples of the grid are."""
+    step = float(GRID[1, 1, 1, 0] - GRID[0, 0, 0, 0])
+    return {"spacing": step, "origin": GRID[0, 0, 0].tolist()}
+
+
+def trace(grid, origins, directions):
+    found = gk.sphere_trace(grid, origins, directions, **centred())
+    return found.t, found.position, found.normal
+
+
+def seen(grid, origins, directions):
+    found = gk.sdf_features(grid, origins, directions, **centred(), light=gk.DirectionalLight((-1, -2, -3)))
+    return found.color, found.depth, found.position, found.normal
+
+
 def sampled(vertices):
     """The grid around a mesh in a larger box, which the derivative wants to stay where it is."""
     box = gk.shapes.box((4, 4, 4), dtype=np.float64)
@@ -124,6 +160,7 @@ CASES = {
     "dual_contouring": (contour(gk.dual_contouring), egg),
     "face_areas": of_mesh(gk.face_areas),
     "face_normals": of_mesh(gk.face_normals),
+    "flexicubes": (flexible, weighted),
     "hausdorff_distance": (apart(gk.hausdorff_distance), lambda: [ball(), doubles(1.3 * ball().detach())]),
     "interpolate_grid": (between, lambda: [doubles(random(4, 5, 3)), points()]),
     "marching_cubes": (contour(gk.marching_cubes), egg),
@@ -141,7 +178,9 @@ CASES = {
     "project_points": through_a_lens(gk.project_points, cameras.POINTS),
     "sample_surface": of_mesh(lambda mesh: gk.sample_surface(mesh, 20).points),
     "sdf_grid": (sampled, lambda: [ball()]),
+    "sdf_features": (seen, beams),
     "signed_distance": (lambda v, p: gk.signed_distance(mesh(v), p), lambda: [ball(), points()]),
+    "sphere_trace": (trace, beams),
     "surface_nets": (contour(gk.surface_nets), egg),
     "vertex_normals": of_mesh(gk.vertex_normals),
     "volume": of_mesh(gk.volume),

@@ -6,7 +6,7 @@ import pytest
 import geomkit as gk
 from geomkit.render.radiance import Radiance
 from geomkit.render.tables import SceneTables
-from tests.render.views import ball, difference, front, glow, gradients, quad, total
+from tests.render.views import ball, difference, front, glow, gradients, only_draw, quad, total
 
 
 @pytest.mark.parametrize("depth", [1, 3])
@@ -73,7 +73,7 @@ def test_no_rays():
     found = Radiance(tables, none, none, np.zeros(0, np.uint32), np.zeros(0, np.int32), 2)
     assert found.value.shape == (0, 3)
     out, origins, directions = found.adjoint(none)
-    assert not out["vertices"].any() and origins.shape == directions.shape == (0, 3)
+    assert not out["vertices"].any() and origins.shape == directions.shape == (0, 3) and not len(found.moved)
 
 
 # ---- gradients: a bumpy plane that fills the view, so that no edge is seen
@@ -113,7 +113,8 @@ def scene_of(model, smooth, sky=False):
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("model, smooth", [("metallic", True), ("diffuse", False), ("metallic", False)])
-def test_gradients_of_direct_light(model, smooth, path):
+def test_gradients_of_direct_light(model, smooth, path, monkeypatch):
+    only_draw(monkeypatch)
     scene = scene_of(model, smooth, path == "sky.radiance")
     if path not in scene.paths() or (model == "diffuse" and ("metallic" in path or "roughness" in path)):
         got = gradients(scene, front(3), samples=1, boundary="none")[path]
@@ -124,8 +125,9 @@ def test_gradients_of_direct_light(model, smooth, path):
 
 @pytest.mark.parametrize("path", ["plane.material.albedo", "bulb.intensity", "lamp.material.emission", "bulb.position"])
 @pytest.mark.parametrize("depth", [2, 3])
-def test_gradients_of_several_bounces(path, depth):
+def test_gradients_of_several_bounces(path, depth, monkeypatch):
     """Diffuse and flat: directions do not depend on these."""
+    only_draw(monkeypatch)
     check(scene_of("diffuse", False), path, depth)
 
 

@@ -80,12 +80,44 @@ def test_an_empty_mesh_beside_another():
     assert g["none.vertices"].shape == (0, 3) and g["ball.vertices"].any()
 
 
+def test_a_lens_that_leaves_pixels_without_a_ray():
+    """They are black, whatever the light behind; the others are as without them."""
+    lens = np.array([-0.9, 0, 0, 0])
+    view = gk.Camera.look_at((0, 0, 4), (0, 0, 0), fov=60, width=16, height=16)
+    view = gk.Camera(view.world_to_camera, view.K, width=16, height=16, distortion=lens)
+    blind = np.isnan(view.rays().directions).any(axis=1).reshape(16, 16)
+    assert 0 < blind.sum() < 256
+    for light in (gk.ConstantLight(), gk.EnvironmentLight(np.ones((4, 8, 3))), POINT):
+        scene = gk.Scene({"ball": ball(2), "lamp": glow(quad(0.3, 1.5))}, light)
+        image = gk.render(scene, view, channels=("color", "mask", "depth"), samples=1)
+        assert not image.color[blind].any() and not image.mask[blind].any() and np.isfinite(image.depth).all()
+        assert image.color[8, 8].any()
+        g = gradients(scene, view, samples=1, light_points=8)
+        assert all_finite(g) and g["ball.vertices"].any() and g.camera["distortion"].any()
+
+
 def test_nothing_at_all():
     empty = gk.Mesh(np.zeros((0, 3)), np.zeros((0, 3), np.int32))
     scene = gk.Scene(empty, gk.ConstantLight((0.2, 0.3, 0.4)))
     np.testing.assert_allclose(gk.render(scene, camera()).color, np.broadcast_to([0.2, 0.3, 0.4], (12, 12, 3)))
     g = gradients(scene, camera(), samples=1)
     np.testing.assert_allclose(g["light.radiance"], weights(camera()).sum(axis=(0, 1)))
+
+
+def test_split_normals_are_hard_edges():
+    """A box cut along its edges is flat with normals of its vertices, and round with one normal at each corner."""
+    box = gk.shapes.box((1.5, 1.5, 1.5), dtype=np.float64)
+    cut = gk.Mesh(np.asarray(box.vertices)[np.asarray(box.faces)].reshape(-1, 3), np.arange(36).reshape(12, 3))
+    flat, split, smooth = (
+        gk.Scene(gk.Object(cut, smooth=flag), POINT) for flag in (False, "split", True)
+    )
+    image = gk.render(flat, camera(), samples=2).color
+    np.testing.assert_allclose(gk.render(split, camera(), samples=2).color, image, atol=1e-9)
+    assert abs(gk.render(smooth, camera(), samples=2).color - image).max() > 0.01
+    a, b = (gradients(s, camera(), samples=2)["object.vertices"] for s in (flat, split))
+    np.testing.assert_allclose(b, a, atol=1e-7 * abs(a).max())
+    with pytest.raises(ValueError, match="render: object.smooth: expected True, False or 'split', got 'no'"):
+        gk.render(gk.Scene(gk.Object(cut, smooth="no"), POINT), camera())
 
 
 def test_no_light():
@@ -146,7 +178,7 @@ BAD = [
     ({"samples": 0}, ValueError, "render: samples: expected an integer of at least 1, got 0"),
     ({"samples": 1.5}, TypeError, "render: samples: expected an integer of at least 1, got float"),
     ({"depth": -1}, ValueError, "render: depth: expected an integer of at least 0, got -1"),
-    ({"boundary": "soft"}, ValueError, "render: boundary: expected 'integral' or 'none', got 'soft'"),
+    ({"boundary": "soft"}, ValueError, "render: boundary: expected 'integral', 'antialias' or 'none', got 'soft'"),
     ({"light_points": 0}, ValueError, "render: light_points: expected an integer of at least 1"),
     ({"seed": -1}, ValueError, "render: seed: expected an integer of at least 0, got -1"),
 ]
@@ -197,9 +229,10 @@ def test_renumbering(light, smooth):
     close(b.camera["K"], a.camera["K"])
 
 
-def test_seams_of_textures():
+@pytest.mark.parametrize("smooth", [False, True])
+def test_seams_of_textures(smooth):
     """Cutting a mesh along seams changes nothing: the parts of a vertex share its gradient."""
-    scene, view = scene_of(smooth=False), camera()
+    scene, view = scene_of(smooth=smooth), camera()
     mesh = scene.objects["ball"].mesh
     corners = np.asarray(mesh.faces).copy()
     cut = np.flatnonzero(mesh.vertices[corners].mean(axis=1)[:, 0] > 0.1)
@@ -209,7 +242,7 @@ def test_seams_of_textures():
     corners[cut] = np.vectorize(place.get)(corners[cut])
     split = gk.Mesh(np.concatenate([*vertices, mesh.vertices[olds]]), corners)
     owner = np.concatenate([*owner, olds])
-    other = gk.Scene({"ball": gk.Object(split), "floor": scene.objects["floor"]}, scene.lights)
+    other = gk.Scene({"ball": gk.Object(split, smooth=smooth), "floor": scene.objects["floor"]}, scene.lights)
     image = gk.render(scene, view, samples=2).color
     np.testing.assert_allclose(gk.render(other, view, samples=2).color, image, atol=1e-9)
     a, b = (gradients(s, view, samples=2) for s in (scene, other))

@@ -231,6 +231,35 @@ def test_textures(tmp_path):
     np.testing.assert_allclose(thing.uv, [[0.25, 0.5], [2.25, 0.5], [0.25, -2.5]], atol=1e-6)
 
 
+def test_textures_of_metals(tmp_path):
+    """Roughness is green, metallic is blue; they come back as written, to what eight bits hold, and so do renders."""
+    rng = np.random.default_rng(0)
+    metallic, roughness, glow = rng.random((4, 3)), rng.random((4, 3)), 5 * rng.random((2, 2, 3))
+    scene = gk.Scene(
+        {
+            "both": square(material=gk.Material((0.5, 0.6, 0.7), "metallic", metallic, roughness)),
+            "rough": square(material=gk.Material(quadrants(), "metallic", 0.25, roughness, emission=glow)),
+        }
+    )
+    scene.save(tmp_path / "a.glb")
+    again = gk.load_scene(tmp_path / "a.glb")
+    for name, metal in (("both", metallic), ("rough", np.full((4, 3), 0.25))):
+        np.testing.assert_allclose(again[f"{name}.material.metallic"], metal, atol=0.5 / 255 + 1e-6)
+        np.testing.assert_allclose(again[f"{name}.material.roughness"], roughness, atol=0.5 / 255 + 1e-6)
+    np.testing.assert_allclose(again["rough.material.emission"], glow, atol=0.03)
+    surface = document_of(tmp_path / "a.glb")["materials"][0]["pbrMetallicRoughness"]
+    assert "metallicFactor" not in surface and "roughnessFactor" not in surface
+    g = gk.render.adjoint(again, gk.Camera.look_at((0.5, 0.5, 3), (0.5, 0.5, 0), fov=20, width=4, height=4),
+                          samples=4, adj_color=np.ones((4, 4, 3)))  # fmt: skip
+    assert g["both.material.roughness"].shape == (4, 3)
+    uneven = gk.Material((0.5, 0.6, 0.7), "metallic", metallic, roughness[:2])
+    with pytest.raises(ValueError, match="object.material.metallic, roughness: expected textures of one size"):
+        gk.Scene(square(material=uneven)).save(tmp_path / "b.glb")
+    uneven = gk.Material((0.5, 0.6, 0.7), "metallic", np.ones(4), 0.5)
+    with pytest.raises(ValueError, match="save_scene: object.material.metallic: expected a number or a texture"):
+        gk.Scene(square(material=uneven)).save(tmp_path / "b.glb")
+
+
 @pytest.mark.parametrize(
     ("more", "text"),
     [
@@ -332,3 +361,11 @@ def test_colors_of_a_ply(tmp_path):
     mesh.export(tmp_path / "a.ply")
     albedo = gk.load_scene(tmp_path / "a.ply")["a.material.albedo"]
     np.testing.assert_allclose(albedo, [[0.5, 0, 0], [0, 1, 0], [0, 0, 1]], atol=0.003)
+
+
+@pytest.mark.parametrize("smooth", [True, "split", False])
+def test_hard_edges_stay_hard(tmp_path, smooth):
+    box = gk.shapes.box()
+    cut = gk.Mesh(np.asarray(box.vertices)[np.asarray(box.faces)].reshape(-1, 3), np.arange(36).reshape(12, 3))
+    gk.Scene(gk.Object(cut, smooth=smooth)).save(tmp_path / "a.glb")
+    assert gk.load_scene(tmp_path / "a.glb").objects["object"].smooth == smooth

@@ -112,6 +112,26 @@ def test_a_triangle_through_the_near_plane(k):
     check_vertices(scene, front(48), "a.vertices", direction, 0.08, samples=1, depth=0)
 
 
+@pytest.mark.parametrize("covered", [0.1, 0.37, 0.94])
+@pytest.mark.parametrize("model", ["pinhole", "orthographic"])
+def test_an_edge_that_goes_behind_another(covered, model):
+    """A glowing square that moves to the right sweeps its side, from where a dark one ends: in closed form."""
+    dark = gk.Mesh(quad(3, 0.5, np.float64).vertices * [1, 1, 1] - [0, 3, 0], quad().faces)
+    scene = gk.Scene({"lamp": glow(quad(0.4, -0.5)), "dark": gk.Object(dark, gk.Material(albedo=(0, 0, 0)))})
+    view = gk.Camera.orthographic((0, 0, 4), (0, 0, 0), extent=2, width=10, height=10)
+    if model == "pinhole":
+        view = front(10, distance=4, fov=30)
+    scale = view.K[0, 0] / (4.5 if model == "pinhole" else 1)
+    limit = np.interp(covered, [0, 1], [-0.4, 0.4])
+    # Where the dark square ends, as seen on the plane of the lamp.
+    end = limit * (3.5 / 4.5 if model == "pinhole" else 1)
+    scene = scene.with_values({"dark.vertices": dark.vertices + [0, end, 0]})
+    adj = np.ones((10, 10, 3))
+    g = gk.render.adjoint(scene, view, samples=1, depth=0, adj_color=adj)["lamp.vertices"]
+    right = np.asarray(scene["lamp.vertices"])[:, 0] > 0
+    assert g[right, 0].sum() == pytest.approx(3 * scale**2 * (0.4 - limit), rel=1e-3)
+
+
 def test_shaded_faces_and_creases():
     """Flat faces under a lamp: the shading jumps across every edge."""
     scene = gk.Scene({"a": gk.shapes.icosphere(1, dtype=np.float64)}, gk.PointLight((2, 3, 4), (30.0, 20.0, 10.0)))

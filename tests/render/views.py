@@ -3,6 +3,8 @@
 import numpy as np
 
 import geomkit as gk
+from geomkit.render import tables
+from geomkit.render.direct_light import LightStruct
 
 
 def weights(camera, channels=3):
@@ -52,6 +54,11 @@ def ball(level=2, radius=1.0, center=(0.0, 0.0, 0.0), dtype=np.float64):
 
 def glow(mesh, radiance=(1.0, 1.0, 1.0)):
     return gk.Object(mesh, gk.Material(emission=radiance))
+
+
+def only_draw(monkeypatch):
+    """Have the points of area lights drawn alone: surfaces' own rays look for none, so that samples are constants."""
+    monkeypatch.setattr(tables, "LightStruct", lambda *args, followed=False, **numbers: LightStruct(*args, **numbers))
 
 
 def front(size=16, *, distance=4.0, fov=35.0, **options):

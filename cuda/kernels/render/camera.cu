@@ -15,7 +15,7 @@ GK_KERNEL camera_rays_fwd(int n, int block, int count, Camera camera, Pixels pix
     GK_EACH(b, n) {
         int end = min(b * block + block, count);
         for (int i = b * block; i < end; i += LANES) {
-            Seen seen = seen_at(camera, pixels_at(pixels, i, end));
+            Sight seen = seen_at(camera, pixels_at(pixels, i, end));
             for (int k = 0; k < LANES && i + k < end; ++k) {
                 CameraRay ray = ray_through(camera, seen.at.at(k));
                 set_row(origins, i + k, to_real(ray.origin));
@@ -32,12 +32,29 @@ GK_KERNEL camera_rays_adj(int n, int block, int count, Camera camera, Pixels pix
         CameraSums s = {};
         int end = min(b * block + block, count);
         for (int i = b * block; i < end; i += LANES) {
-            Seen seen = seen_at(camera, pixels_at(pixels, i, end));
+            Sight seen = seen_at(camera, pixels_at(pixels, i, end));
             for (int j = i; j < min(i + LANES, end); ++j) {
                 Plane adj = adj_ray_through(camera, seen.bent.at(j - i), seen.at.at(j - i), to_double(row(adj_origins, j)),
                                             to_double(row(adj_directions, j)), s);
                 if (pixels.at) adj_pixels[2 * (uint64)j] = real(adj.x), adj_pixels[2 * (uint64)j + 1] = real(adj.y);
             }
+        }
+        put_sums(sums, b, s);
+    }
+}
+
+// The same for the rays `at` of a window alone: row i of the cotangents is of ray at[i].
+GK_KERNEL camera_hits_adj(int n, int block, int count, Camera camera, Pixels pixels, const int* at, const real* adj_origins,
+                          const real* adj_directions, double* sums) {
+    GK_EACH(b, n) {
+        CameraSums s = {};
+        int end = min(b * block + block, count);
+        for (int i = b * block; i < end; i += LANES) {
+            PlanePoints of;
+            for (int k = 0; k < LANES; ++k) of.set(k, window_pixel(pixels, at[min(i + k, end - 1)]));
+            Sight seen = seen_at(camera, of);
+            for (int j = i; j < min(i + LANES, end); ++j)
+                adj_ray_through(camera, seen.bent.at(j - i), seen.at.at(j - i), to_double(row(adj_origins, j)), to_double(row(adj_directions, j)), s);
         }
         put_sums(sums, b, s);
     }

@@ -18,9 +18,9 @@ GK_KERNEL interpolate_fwd(int n, int channels, const real* attribute, const int*
     }
 }
 
-// adj_corners (N, 3, channels) is of the attribute at the corners; its rows of misses are not written. adj_barycentric adds up.
+// adj_corners (N, 3, channels) is of the attribute at the corners, if it is `wanted`; its rows of misses are not written. adj_barycentric adds up.
 GK_KERNEL interpolate_adj(int n, int channels, const real* attribute, const int* faces, const int* face, const real* barycentric,
-                          const real* adj_out, real* adj_barycentric, real* adj_corners) {
+                          const real* adj_out, int wanted, real* adj_barycentric, real* adj_corners) {
     GK_EACH(i, n) {
         if (face[i] < 0) continue;
         const int* at = faces + 3 * (uint64)face[i];
@@ -30,7 +30,7 @@ GK_KERNEL interpolate_adj(int n, int channels, const real* attribute, const int*
         real* corner = adj_corners + 3 * channels * (uint64)i;
         for (int c = 0; c < channels; ++c) {
             adj_u += adj[c] * (y[c] - x[c]), adj_v += adj[c] * (z[c] - x[c]);
-            corner[c] = (1 - u - v) * adj[c], corner[channels + c] = u * adj[c], corner[2 * channels + c] = v * adj[c];
+            if (wanted) corner[c] = (1 - u - v) * adj[c], corner[channels + c] = u * adj[c], corner[2 * channels + c] = v * adj[c];
         }
         adj_barycentric[2 * (uint64)i] += adj_u, adj_barycentric[2 * (uint64)i + 1] += adj_v;
     }

@@ -3,6 +3,7 @@
 // Item i has the material, point, normals and viewing direction of hit i. `stream` tells the random numbers of a hit's pixel
 // apart, `index` those of the samples within it. The ray starts at the point.
 #include "../../render/light.h"
+#include "../../spatial/ray_walk.h"
 
 namespace gk {
 
@@ -28,55 +29,185 @@ GK_FN Random2 random_of(const uint* stream, const int* index, int i, int dimensi
     return random2(hashed(stream[i], (uint)dimension), (uint)index[i]);
 }
 
+// Whether light arrives on a side that reflects, whatever the colours of light and surface.
+GK_FN bool is_lit(const Lit& s, const Arrival& a) {
+    return s.visible && a.factor > 0 && dot(s.face_normal, a.wi) > 0 && reflects(s.m, s.n, s.wo, a.wi);
+}
+GK_FN Vec3 color_of(const Arrival& a, const Light& light) { return a.factor * light_power(light); }
+
+// Points of an area light that rays of the surfaces have met, in place of drawn ones if `followed`: of hit i on face[i], or -1.
+struct Met {
+    int followed;
+    const int* face;
+    const real* at;
+
+    GK_FN LightSample sample(int i, const Light& light, const real* vertices, const int* faces, const Lit& s) const {
+        return met_light(light, vertices, faces, face[i], at[2 * (uint64)i], at[2 * (uint64)i + 1], s.m, s.p, s.n, s.wo);
+    }
+};
+
 // The ray to the sample starts `lift` above the surface, on the light's side, and ends at `until`; where the light adds nothing
 // it ends before it starts.
 GK_KERNEL light_fwd(int n, int kind, Light light, const real* vertices, const int* faces, const real* materials, const real* positions,
                     const real* normals, const real* face_normals, const real* directions, const uint* stream, const int* index,
-                    int dimension, double lift, double until, real* origins, real* to_light, real* t_max, real* color) {
+                    int dimension, int followed, const int* met_face, const real* met_at, double lift, double until, real* origins,
+                    real* to_light, real* t_max, real* color) {
+    const Met met = {followed, met_face, met_at};
     GK_EACH(i, n) {
         Lit s = lit_at(i, materials, positions, normals, face_normals, directions);
-        LightSample l = sampled_light(kind, light, vertices, faces, s.m, s.p, s.n, s.wo, random_of(stream, index, i, dimension));
+        LightSample l = met.followed ? met.sample(i, light, vertices, faces, s)
+                                     : sampled_light(kind, light, vertices, faces, s.m, s.p, s.n, s.wo, random_of(stream, index, i, dimension));
         Arrival a = arriving(kind, light, vertices, faces, l);
-        bool lit = s.visible && dot(s.face_normal, a.wi) > 0;
-        Vec3 seen = lit ? product(scattered(s.m, s.n, s.wo, a.wi), a.color) : Vec3{0, 0, 0};
+        bool lit = is_lit(s, a);
+        Vec3 seen = lit ? product(scattered(s.m, s.n, s.wo, a.wi), color_of(a, light)) : Vec3{0, 0, 0};
         real side = dot(s.face_normal, l.to);
         set_row(color, i, seen);
         set_row(origins, i, s.p + (side > 0 ? real(lift) : side < 0 ? -real(lift) : 0) * s.face_normal);
         set_row(to_light, i, l.to);
-        t_max[i] = seen.x == 0 && seen.y == 0 && seen.z == 0 ? real(-1) : real(until);
+        t_max[i] = lit ? real(until) : real(-1);
     }
 }
 
-// What is seen of a light is nothing where something is in the way; the rest, times the throughput, adds to the rays' values.
-GK_KERNEL add_unshadowed(int n, const int* rays, const int* found, const real* throughput, real* color, real* value) {
+// Hits whose rays to a light are sorted together.
+constexpr int HITS = GK_GPU ? 1 : 8192;
+
+// Rays to a light, from `hit` of the block, whose face is `own`.
+struct Shadowed {
+    real origin[3 * HITS], direction[3 * HITS];
+    int hit[HITS], own[HITS], found[HITS];
+};
+
+// Random numbers of hits, if the light is one whose samples are drawn: on the CPU ahead of their use, as their bits are computed on
+// lanes.
+struct Drawn {
+    real x[HITS], y[HITS];
+
+    GK_FN void draw(int kind, const uint* stream, const int* index, int first, int m, int dimension) {
+        const int ahead = HITS > 1 && is_drawn(kind) ? m : 0;
+        for (int k = 0; k < ahead; ++k) {
+            Random2 u = random_of(stream, index, first + k, dimension);
+            x[k] = u.x, y[k] = u.y;
+        }
+    }
+    GK_FN Random2 of(int kind, const uint* stream, const int* index, int first, int k, int dimension) const {
+        if (HITS > 1) return {x[k], y[k]};
+        return is_drawn(kind) ? random_of(stream, index, first + k, dimension) : Random2{0, 0};
+    }
+};
+
+// Rays of one octant go through the tree together.
+GK_FN int octant_of(Vec3 d) { return int(d.x > 0) | int(d.y > 0) << 1 | int(d.z > 0) << 2; }
+
+// Whether anything but its own face is in the way of each ray: the face itself is flat, and the ray leaves it.
+struct FindShadow {
+    static constexpr bool ONCE = false;
+    const Bvh& bvh;
+    const Mesh& mesh;
+    const Rays& rays;
+    Block& block;
+    Shadowed& of;
+    int cull, begin;
+
+    GK_FN void operator()(int i, const Seen& seen, real& last) const {
+        const int k = begin + i;
+        if (seen.face == of.own[k] || of.found[k]) return;
+        if (in_range(bvh, mesh, rays, k, block.first(i), block.end(i), seen)) of.found[k] = 1, last = NOWHERE;
+    }
+};
+
+// What is seen of the light, 0 where it is dark: where it does not reach, or something is in the way. Times the throughput it adds to
+// the values of the rays. Item b has `block` hits; invalid[b] receives whether one of its rays is none.
+GK_KERNEL light_hits(int n, int block, int count, Bvh bvh, Mesh mesh, int kind, Light light, const real* materials, const real* positions,
+                  const real* normals, const real* face_normals, const real* directions, const uint* stream, const int* index,
+                  int dimension, double lift, double until, const int* face, const int* ray_of, const real* throughput, real* color,
+                  int* dark, real* value, int* invalid) {
+    GK_SCRATCH Block scratch;
+    GK_SCRATCH Shadowed scratch_drawn, scratch_sorted;
+    GK_SCRATCH Drawn scratch_random;
+    GK_SCRATCH unsigned char scratch_octant[HITS];
+    Block* rays_of_block = located(&scratch);
+    Shadowed &drawn = *located(&scratch_drawn), &sorted = *located(&scratch_sorted);
+    Drawn& random = *located(&scratch_random);
+    unsigned char* octant = located(scratch_octant);
+    GK_EACH(b, n) {
+        const int first = b * block, m = min(first + block, count) - first;
+        int start[9] = {}, lit = 0;
+        random.draw(kind, stream, index, first, m, dimension);
+        for (int k = 0; k < m; ++k) {
+            const int i = first + k;
+            Lit s = lit_at(i, materials, positions, normals, face_normals, directions);
+            LightSample l = sampled_light(kind, light, mesh.vertices, mesh.faces, s.m, s.p, s.n, s.wo, random.of(kind, stream, index, first, k, dimension));
+            Arrival a = arriving(kind, light, mesh.vertices, mesh.faces, l);
+            const bool reaches = is_lit(s, a);
+            dark[i] = !reaches;
+            set_row(color, i, reaches ? product(scattered(s.m, s.n, s.wo, a.wi), color_of(a, light)) : Vec3{0, 0, 0});
+            if (!reaches) continue;
+            real side = dot(s.face_normal, l.to);
+            set_row(drawn.origin, lit, s.p + (side > 0 ? real(lift) : side < 0 ? -real(lift) : 0) * s.face_normal);
+            set_row(drawn.direction, lit, l.to);
+            drawn.hit[lit] = k;
+            ++start[1 + (octant[lit] = octant_of(l.to))];
+            ++lit;
+        }
+        for (int k = 0; k < 8; ++k) start[k + 1] += start[k];
+        for (int k = 0; k < lit; ++k) {
+            const int to = start[octant[k]]++;
+            set_row(sorted.origin, to, row(drawn.origin, k)), set_row(sorted.direction, to, row(drawn.direction, k));
+            sorted.hit[to] = drawn.hit[k], sorted.own[to] = face[first + drawn.hit[k]], sorted.found[to] = 0;
+        }
+        const Rays rays = {sorted.origin, sorted.direction, nullptr, nullptr, 0, until};
+        invalid[b] = 0;
+        for (int k = 0; k < lit; k += RAYS) {
+            FindShadow find = {bvh, mesh, rays, *rays_of_block, sorted, CULL_NONE, k};
+            invalid[b] |= walk_rays(bvh, rays, k, min(k + RAYS, lit), *rays_of_block, find) >= 0;
+        }
+        for (int k = 0; k < lit; ++k)
+            if (sorted.found[k]) set_row(color, first + sorted.hit[k], {0, 0, 0}), dark[first + sorted.hit[k]] = 1;
+        for (int i = first; i < first + m; ++i) add_row(value, ray_of[i], product(row(throughput, i), row(color, i)));
+    }
+}
+
+// What is seen of a light that was met, and so has nothing before it.
+GK_KERNEL add_met(int n, const int* ray_of, const real* t_max, const real* throughput, const real* color, int* dark, real* value) {
     GK_EACH(i, n) {
-        if (found[i]) set_row(color, i, {0, 0, 0});
-        else add_row(value, rays[i], product(row(throughput, i), row(color, i)));
+        dark[i] = t_max[i] < 0;
+        if (!dark[i]) add_row(value, ray_of[i], product(row(throughput, i), row(color, i)));
     }
 }
 
-// adj_value is by ray, color what is seen. Cotangents add up in the arrays of hits. Item b has `block` hits: sums[b] has those of position,
+// adj_value is by ray. Cotangents add up in the arrays of hits, from zero if `fresh`; what is `dark` has none. Item b has `block` hits: sums[b] has those of position,
 // axis and power of the light; light_face and adj_light the emitting face of each hit, or -1, and its corners.
 GK_KERNEL light_adj(int n, int block, int count, int kind, Light light, const real* vertices, const int* faces, const real* materials,
                     const real* positions, const real* normals, const real* face_normals, const real* directions,
-                    const uint* stream, const int* index, int dimension, const int* rays, const real* adj_value,
-                    const real* throughput, const real* color, real* adj_throughput, real* adj_materials, real* adj_positions,
+                    const uint* stream, const int* index, int dimension, int followed, const int* met_face, const real* met_at,
+                    const int* rays, const real* adj_value, const real* throughput, const int* dark, int fresh, real* adj_throughput, real* adj_materials, real* adj_positions,
                     real* adj_normals, real* adj_directions, double* sums, int* light_face, real* adj_light) {
+    GK_SCRATCH Drawn scratch_random;
+    Drawn& random = *located(&scratch_random);
+    const Met met = {followed, met_face, met_at};
     GK_EACH(b, n) {
         Vec3d position = {0, 0, 0}, axis = {0, 0, 0}, power = {0, 0, 0};
+        const int first = b * block;
+        if (!met.followed) random.draw(kind, stream, index, first, min(block, count - first), dimension);
         for (int i = b * block; i < min((b + 1) * block, count); ++i) {
             if (kind == AREA) light_face[i] = -1;
-            Vec3 seen = row(color, i), adj = row(adj_value, rays[i]);
-            if (seen.x == 0 && seen.y == 0 && seen.z == 0) continue;
-            add_row(adj_throughput, i, product(adj, seen));
-            adj = product(row(throughput, i), adj);
-            if (adj.x == 0 && adj.y == 0 && adj.z == 0) continue;
+            if (fresh) {
+                for (int k = 0; k < MATERIAL; ++k) adj_materials[MATERIAL * (uint64)i + k] = 0;
+                set_row(adj_throughput, i, {0, 0, 0}), set_row(adj_positions, i, {0, 0, 0});
+                set_row(adj_normals, i, {0, 0, 0}), set_row(adj_directions, i, {0, 0, 0});
+            }
+            Vec3 adj = row(adj_value, rays[i]);
+            if (dark[i] || (adj.x == 0 && adj.y == 0 && adj.z == 0)) continue;
             Lit s = lit_at(i, materials, positions, normals, face_normals, directions);
-            LightSample l = sampled_light(kind, light, vertices, faces, s.m, s.p, s.n, s.wo, random_of(stream, index, i, dimension));
+            LightSample l =
+                met.followed ? met.sample(i, light, vertices, faces, s)
+                             : sampled_light(kind, light, vertices, faces, s.m, s.p, s.n, s.wo, random.of(kind, stream, index, first, i - first, dimension));
             Arrival a = arriving(kind, light, vertices, faces, l);
-            if (!s.visible || !(dot(s.face_normal, a.wi) > 0)) continue;
-            AdjScattered to_bsdf = adj_scattered(s.m, s.n, s.wo, a.wi, product(adj, a.color));
-            Vec3 adj_arriving_color = product(adj, scattered(s.m, s.n, s.wo, a.wi));
+            Vec3 reflected = scattered(s.m, s.n, s.wo, a.wi), color = color_of(a, light);
+            add_row(adj_throughput, i, product(adj, product(reflected, color)));
+            adj = product(row(throughput, i), adj);
+            AdjScattered to_bsdf = adj_scattered(s.m, s.n, s.wo, a.wi, product(adj, color));
+            Vec3 adj_arriving_color = product(adj, reflected);
             AdjArrival to_light = adj_arriving(kind, light, vertices, faces, l, to_bsdf.wi, adj_arriving_color);
             add_material(adj_materials, i, to_bsdf.m);
             add_row(adj_normals, i, s.side * to_bsdf.n);

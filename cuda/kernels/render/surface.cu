@@ -1,5 +1,6 @@
 // What rays hit, row by row of the hits alone, and what a pixel makes of its rays.
 #include "../../render/bsdf.h"
+#include "../../spatial/ray_adjoint.h"
 
 namespace gk {
 
@@ -34,27 +35,78 @@ GK_KERNEL surface_fwd(int n, const int* at, const int* rays, const real* vertice
     }
 }
 
-// Takes the cotangents of shading normals and leaves those of face normals; adj_corners (N, 3, 3) is of the vertices' normals.
-// adj_barycentric adds up.
-GK_KERNEL surface_adj(int n, const int* faces, const real* vertex_normals, const int* object_of_face, const int* smooth,
-                      const int* face, const real* barycentric, real* adj_normals, real* adj_barycentric, real* adj_corners) {
-    GK_EACH(i, n) {
-        const int* corners = faces + 3 * (uint64)face[i];
-        const real u = barycentric[2 * (uint64)i], v = barycentric[2 * (uint64)i + 1];
-        Vec3 adj = {0, 0, 0};
-        if (smooth[object_of_face[face[i]]]) {
-            Vec3 raw = between_corners(vertex_normals, corners, u, v);
-            if (dot(raw, raw) > 0) {
-                adj = adj_normalized(raw, row(adj_normals, i));
-                set_row(adj_normals, i, {0, 0, 0});
-            }
-            Vec3 a = row(vertex_normals, corners[0]);
-            adj_barycentric[2 * (uint64)i] += dot(adj, row(vertex_normals, corners[1]) - a);
-            adj_barycentric[2 * (uint64)i + 1] += dot(adj, row(vertex_normals, corners[2]) - a);
+// What goes back to faces from the hits of a block: rows of `width` sums, of a face's corners and, if there are 18, of the vertices'
+// normals there. Hits that are near each other are on few faces: a table finds the latest row of most.
+struct Pieces {
+    static constexpr int SLOTS = GK_GPU ? 16 : 256;
+    int slot[SLOTS], width, found;
+    int* face;
+    double* sums;
+
+    GK_FN void start(int w, int* f, double* s) {
+        width = w, found = 0, face = f, sums = s;
+        for (int k = 0; k < SLOTS; ++k) slot[k] = -1;
+    }
+    GK_FN double* of(int f) {
+        int& k = slot[uint(f) % SLOTS];
+        if (k < 0 || face[k] != f) {
+            k = found++, face[k] = f;
+            for (int c = 0; c < width; ++c) sums[width * k + c] = 0;
         }
-        set_row(adj_corners, 3 * i, (1 - u - v) * adj);
-        set_row(adj_corners, 3 * i + 1, u * adj);
-        set_row(adj_corners, 3 * i + 2, v * adj);
+        return sums + width * k;
+    }
+};
+GK_FN void add_to(double* sums, Vec3d v) { sums[0] += v.x, sums[1] += v.y, sums[2] += v.z; }
+
+// From the cotangents of surfaces to those of rays and faces. Row i is of ray at[i]; adj_t, adj_flat and adj_place are by ray, of its
+// t, its face's normal and the position, those that `given` has a bit for: 1, 2, 4; with 8, adj_barycentric is by row. Item b has `block` rows: its pieces[b]
+// pieces, with `width` = 9 or 18 sums each, are at rows b * block and on of piece_face and piece_sums.
+GK_KERNEL surface_adj(int n, int block, int count, Mesh mesh, double unit, const real* vertex_normals, const int* object_of_face,
+                      const int* smooth, int width, const int* at, const int* face, const real* barycentric, const real* directions,
+                      const real* t, int given, const real* adj_t, const real* adj_flat, const real* adj_place,
+                      const real* adj_barycentric, const real* adj_positions, const real* adj_normals, const real* adj_towards,
+                      real* adj_origins, real* adj_directions, int* pieces, int* piece_face, double* piece_sums) {
+    GK_EACH(b, n) {
+        Pieces all;
+        all.start(width, piece_face + (uint64)b * block, piece_sums + width * (uint64)b * block);
+        for (int i = b * block; i < min((b + 1) * block, count); ++i) {
+            const int j = at[i], f = face[i];
+            double* piece = all.of(f);
+            const int* corners = mesh.faces + 3 * (uint64)f;
+            const real u = barycentric[2 * (uint64)i], v = barycentric[2 * (uint64)i + 1];
+            Vec3 adj_normal = row(adj_normals, i), adj_position = row(adj_positions, i);
+            real adj_u = given & 8 ? adj_barycentric[2 * (uint64)i] : 0, adj_v = given & 8 ? adj_barycentric[2 * (uint64)i + 1] : 0;
+            if (smooth[object_of_face[f]]) {
+                // The shading normal is that of the vertices, unless they have none there.
+                Vec3 raw = between_corners(vertex_normals, corners, u, v);
+                if (dot(raw, raw) > 0) {
+                    Vec3 adj = adj_normalized(raw, adj_normal), first = row(vertex_normals, corners[0]);
+                    adj_normal = {0, 0, 0};
+                    adj_u += dot(adj, row(vertex_normals, corners[1]) - first);
+                    adj_v += dot(adj, row(vertex_normals, corners[2]) - first);
+                    add_to(piece + 9, to_double((1 - u - v) * adj)), add_to(piece + 12, to_double(u * adj)), add_to(piece + 15, to_double(v * adj));
+                }
+            }
+            if (given & 2) adj_normal += row(adj_flat, j);
+            if (given & 4) adj_position += row(adj_place, j);
+            HitGradient g = adj_hit(mesh, unit, f, row(directions, i), t[j], u, v, given & 1 ? adj_t[j] : 0, adj_u, adj_v, adj_normal, adj_position);
+            for (int k = 0; k < 3; ++k) add_to(piece + 3 * k, g.corner[k]);
+            set_row(adj_origins, i, to_real(g.origin));
+            set_row(adj_directions, i, to_real(g.direction) + row(adj_towards, i));
+        }
+        pieces[b] = all.found;
+    }
+}
+
+// The pieces of all items, one after the other: those of item b from offset[b] on.
+GK_KERNEL list_pieces(int n, int block, int width, const int* pieces, const int* offset, const int* piece_face, const double* piece_sums,
+                      int* face, double* sums) {
+    GK_EACH(b, n) {
+        for (int k = 0; k < pieces[b]; ++k) {
+            const uint64 from = (uint64)b * block + k, to = (uint64)offset[b] + k;
+            face[to] = piece_face[from];
+            for (int c = 0; c < width; ++c) sums[width * to + c] = piece_sums[width * from + c];
+        }
     }
 }
 

@@ -2,35 +2,10 @@
 //
 // Kernels work on blocks of rays: item b has rays b * block to b * block + block - 1 of `count`. invalid[b] receives the first
 // of them that is no ray, or -1.
-#include "../../geometry/face.h"
-#include "../../spatial/ray_walk.h"
+#include "../../spatial/closest_hit.h"
+#include "../../spatial/ray_adjoint.h"
 
 namespace gk {
-
-// The closest hit of each ray of a block; the lowest face of a tie. What is nearer beyond doubt is not computed until the end.
-struct FindClosest {
-    static constexpr bool ONCE = false;
-    const Bvh& bvh;
-    const Mesh& mesh;
-    const Rays& rays;
-    Block& block;
-    const real* face_normals;
-    Seen* best;
-    int cull, begin;
-
-    GK_FN void operator()(int i, const Seen& seen, real& last) const {
-        Seen& known = best[i];
-        if (!in_range(bvh, mesh, rays, begin + i, block.first(i), block.end(i), seen)) return;
-        if (known.face >= 0 && seen.last >= known.first) {
-            double t = cross_face(bvh, mesh, rays, begin + i, seen), t_known = cross_face(bvh, mesh, rays, begin + i, known);
-            if (t > t_known || (t == t_known && seen.face > known.face)) return;
-        }
-        known = seen;
-        last = min(last, seen.last);
-        prefetch(mesh.faces + 3 * (uint64)seen.face);
-        prefetch(face_normals + 3 * (uint64)seen.face);
-    }
-};
 
 GK_KERNEL cast_rays_fwd(int n, int block, int count, Bvh bvh, Mesh mesh, Rays rays, int cull, const real* face_normals, real* t,
                         int* face, real* barycentric, real* normal, int* invalid) {
@@ -40,44 +15,13 @@ GK_KERNEL cast_rays_fwd(int n, int block, int count, Bvh bvh, Mesh mesh, Rays ra
     Seen* best = located(found);
     GK_EACH(b, n) {
         int begin = b * block, end = min(begin + block, count);
-        for (int i = 0; i < end - begin; ++i) best[i].face = -1;
-        FindClosest find = {bvh, mesh, rays, *rays_of_block, face_normals, best, cull, begin};
-        invalid[b] = walk_rays(bvh, rays, begin, end, *rays_of_block, find);
-        // Misses at once, hits LANES at a time.
-        const int m = end - begin;
-        real *t0 = t + begin, *barycentric0 = barycentric + 2 * (uint64)begin, *normal0 = normal + 3 * (uint64)begin;
-        for (int i = 0; i < m; ++i) t0[i] = real(infinity());
-        for (int i = 0; i < 2 * m; ++i) barycentric0[i] = 0;
-        for (int i = 0; i < 3 * m; ++i) normal0[i] = 0;
-        int hits[RAYS + LANES], n_hits = 0;
-        for (int i = 0; i < m; ++i) {
-            face[begin + i] = best[i].face;
-            hits[n_hits] = begin + i;
-            if (best[i].face < 0) continue;
-            ++n_hits;
-            for (int k = 0; k < 3; ++k) prefetch(mesh.vertices + 3 * (uint64)mesh.faces[3 * (uint64)best[i].face + k]);
-        }
-        for (int first = 0; first < n_hits; first += LANES) {
-            const Seen* seen[LANES];
-            int ray[LANES];
-            for (int lane = 0; lane < LANES; ++lane) ray[lane] = hits[min(first + lane, n_hits - 1)], seen[lane] = best + (ray[lane] - begin);
-            Crossings at;
-            cross_faces(bvh, mesh, rays, [&](int lane) { return ray[lane]; }, seen, at);
-            for (int lane = 0; lane < min(LANES, n_hits - first); ++lane) {
-                int i = ray[lane];
-                t[i] = real(at.t[lane]);
-                barycentric[2 * (uint64)i] = real(at.u[lane]), barycentric[2 * (uint64)i + 1] = real(at.v[lane]);
-                set_row(normal, i, row(face_normals, face[i]));
-            }
-        }
+        HitRows out = {t + begin, face + begin, barycentric + 2 * (uint64)begin, normal + 3 * (uint64)begin};
+        closest_hits(bvh, mesh, rays, cull, face_normals, begin, end, *rays_of_block, best, out, invalid[b]);
     }
 }
 
 // Cotangents of the rays, and of the corners of each ray's face: adj_corners is (N, 3, 3), its rows of misses are not written. `unit`
 // is a length of the order of the mesh's.
-//
-// With M = [e1 e2 -d], M (u, v, t) = o - a. For cotangents of (u, v, t), y = M^-T (adj_u, adj_v, adj_t) is that of o - a; the others
-// follow from it. Where the ray grazes the face, 1 / det is bounded; where it lies in its plane, there is no gradient.
 GK_KERNEL cast_rays_adj(int n, Mesh mesh, double unit, const real* directions, const real* t, const int* face,
                         const real* barycentric, const real* adj_t, const real* adj_barycentric, const real* adj_normal,
                         const real* adj_position, real* adj_origins, real* adj_directions, real* adj_corners) {
@@ -87,32 +31,12 @@ GK_KERNEL cast_rays_adj(int n, Mesh mesh, double unit, const real* directions, c
             set_row(adj_directions, i, {0, 0, 0});
             continue;
         }
-        // Lengths in units of the mesh's size and of the direction's: no product leaves the range of the numbers.
-        const int* f = mesh.faces + 3 * (uint64)face[i];
-        const double u = barycentric[2 * (uint64)i], v = barycentric[2 * (uint64)i + 1];
-        Vec3d d = to_double(row(directions, i)), a = to_double(row(mesh.vertices, f[0]));
-        double length_d = power_of_two(largest(d));
-        d = {d.x / length_d, d.y / length_d, d.z / length_d};
-        Vec3d e1 = (1 / unit) * (to_double(row(mesh.vertices, f[1])) - a), e2 = (1 / unit) * (to_double(row(mesh.vertices, f[2])) - a);
-        Vec3d normal = cross(e1, e2);
-        double det = -dot(normal, d), least = GRAZING * length(normal) * length(d);
-        double inverse = det == 0 ? 0 : 1 / (abs(det) >= least ? det : det < 0 ? -least : least);
-
-        // The position is o + t d.
-        Vec3d adj_p = to_double(row(adj_position, i));
-        double adj_u = adj_barycentric[2 * (uint64)i] / unit, adj_v = adj_barycentric[2 * (uint64)i + 1] / unit;
-        double along = adj_t[i] / length_d + dot(adj_p, d);
-        Vec3d y = inverse * (adj_u * cross(e2, -d) + adj_v * cross(-d, e1) + along * normal);
-        set_row(adj_origins, i, to_real(y + adj_p));
-        set_row(adj_directions, i, to_real(double(t[i]) * (y + adj_p)));
-
-        Vec3d adj[3] = {(u + v - 1) * y, -u * y, -v * y}, adj_n = to_double(row(adj_normal, i));
-        if (adj_n.x != 0 || adj_n.y != 0 || adj_n.z != 0) {
-            Face at = face_at(mesh.vertices, mesh.faces, face[i]);
-            Vec3d adj_across = adj_normal_of(at, adj_n);
-            for (int k = 0; k < 3; ++k) adj[k] += (1 / at.unit) * adj_area_vector(at, adj_across, k);
-        }
-        for (int k = 0; k < 3; ++k) set_row(adj_corners, 3 * i + k, to_real(adj[k]));
+        const real *at = barycentric + 2 * (uint64)i, *adj_at = adj_barycentric + 2 * (uint64)i;
+        HitGradient g = adj_hit(mesh, unit, face[i], row(directions, i), t[i], at[0], at[1], adj_t[i], adj_at[0], adj_at[1],
+                                row(adj_normal, i), row(adj_position, i));
+        set_row(adj_origins, i, to_real(g.origin));
+        set_row(adj_directions, i, to_real(g.direction));
+        for (int k = 0; k < 3; ++k) set_row(adj_corners, 3 * i + k, to_real(g.corner[k]));
     }
 }
 

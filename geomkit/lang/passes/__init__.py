@@ -1,0 +1,1 @@
+"""What the compiler finds out about a program, and what it simplifies."""

@@ -1,0 +1,68 @@
+"""Which threads touch which elements of an array."""
+
+from __future__ import annotations
+
+from geomkit.lang.ir import MEMORY, Access, Builder, Op, Program, Region, walk
+from geomkit.lang.types import Array
+
+__all__ = ["exclusive", "exclusive_gradients", "plain_updates", "written"]
+
+
+def written(program: Program) -> set[str]:
+    """The arrays that a program writes into."""
+    return {op.attr.array for op in walk(program.body) if op.kind in ("store", "atomic")}
+
+
+def read(program: Program) -> set[str]:
+    """The arrays that a program reads."""
+    return {op.attr.array for op in walk(program.body) if op.kind == "load" or (op.kind == "atomic" and op.results)}
+
+
+def exclusive(program: Program) -> set[str]:
+    """The arrays of which each thread touches only the element of its own index."""
+    found = set(program.arrays)
+    for op in walk(program.body):
+        if op.kind in MEMORY and not _at_own_index(op, program):
+            found.discard(op.attr.array)
+    return found
+
+
+def exclusive_gradients(program: Program) -> None:
+    """Let an adjoint program add without atomics to the gradients that no other thread touches."""
+    shared = {
+        op.attr.array for op in walk(program.body) if op.kind.startswith("grad_") and not _at_own_index(op, program)
+    }
+    for op in walk(program.body):
+        if op.kind == "grad_add" and op.attr.array not in shared:
+            op.attr = Access(op.attr.array, op.attr.leaf, "exclusive")
+
+
+def _at_own_index(op: Op, program: Program) -> bool:
+    kind = program.arrays[op.attr.array].type
+    assert isinstance(kind, Array)
+    axes = [v.op.attr for v in op.args[: kind.ndim] if v.op is not None and v.op.kind == "tid"]
+    return sorted(axes) == list(range(program.rank)) and len(axes) == kind.ndim
+
+
+def plain_updates(program: Program) -> None:
+    """Turn atomic additions that no other thread can disturb into a load, an addition and a store."""
+    own = exclusive(program)
+
+    def rewrite(region: Region) -> None:
+        out = Region()
+        b = Builder(out)
+        for op in region.ops:
+            for inner in op.regions:
+                rewrite(inner)
+            is_update = op.kind == "atomic" and op.attr.how in ("add", "sub") and not op.results
+            if is_update and op.attr.array in own:
+                b.where = op.where
+                *index, value = op.args
+                place = Access(op.attr.array, op.attr.leaf)
+                old = b.emit("load", index, (value.type,), place).result
+                b.emit("store", [*index, b.call(op.attr.how, old, value)], (), place)
+            else:
+                out.ops.append(op)
+        region.ops = out.ops
+
+    rewrite(program.body)
