@@ -184,7 +184,9 @@ from geomkit.spatial.closest_point import closest_point as closest_point
 from geomkit.spatial.compare import chamfer_distance as chamfer_distance, hausdorff_distance as hausdorff_distance
 from geomkit.spatial.hits import all_hits as all_hits, count_hits as count_hits, occluded as occluded
 from geomkit.spatial.isotropic_remesh import isotropic_remesh as isotropic_remesh
+from geomkit.spatial.metrics import surface_scores as surface_scores
 from geomkit.spatial.sample_surface import sample_surface as sample_surface
+from geomkit.spatial.self_intersections import self_intersections as self_intersections
 from geomkit.spatial.winding_number import winding_number as winding_number
 
 __version__ = "0.1.0"

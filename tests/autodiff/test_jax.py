@@ -119,6 +119,7 @@ CASES = {
         {"vertices": VERTICES},
     ),
     "voxelize": of_mesh("voxelize", resolution=16),
+    "self_intersections": of_mesh("self_intersections"),
     "sample_surface": of_mesh("sample_surface", n=7),
     "interpolate_grid": Case(gk.interpolate_grid, {"grid": FIELD, "points": POINTS + 2.1}),
     "sphere_trace": traced("sphere_trace"),
