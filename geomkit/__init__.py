@@ -57,6 +57,8 @@ from geomkit.mesh.measure import (
     volume as volume,
 )
 from geomkit.mesh.mesh import Mesh as Mesh
+from geomkit.mesh.unwrap import unwrap_uv as unwrap_uv
+from geomkit.render.bake import bake_texture as bake_texture
 from geomkit.render.camera import Camera as Camera
 from geomkit.render.color import linear_to_srgb as linear_to_srgb, srgb_to_linear as srgb_to_linear
 from geomkit.render.image_io import load_image as load_image, save_image as save_image
@@ -88,6 +90,7 @@ from geomkit.spatial.compare import chamfer_distance as chamfer_distance, hausdo
 from geomkit.spatial.hits import all_hits as all_hits, count_hits as count_hits, occluded as occluded
 from geomkit.spatial.isotropic_remesh import isotropic_remesh as isotropic_remesh
 from geomkit.spatial.sample_surface import sample_surface as sample_surface
+from geomkit.spatial.self_intersections import self_intersections as self_intersections
 from geomkit.spatial.winding_number import winding_number as winding_number
 
 __version__ = "0.1.0"

@@ -61,8 +61,8 @@ def remesh(
     """A watertight, consistently oriented mesh of the solid that a mesh of any quality stands for.
 
     Holes are closed, overlaps merged, and repeated, flipped and degenerate faces forgotten. What has no inside, such as
-    a sheet, becomes a shell of about two spacings. For even triangles on the surface of a sound mesh, holes kept as they
-    are, use `isotropic_remesh`.
+    a sheet, becomes a shell of about two spacings. For even triangles on the very surface of a sound mesh, with its
+    holes, use `isotropic_remesh`.
 
     Args:
         mesh: a Mesh with faces, or any object with `.vertices` and `.faces`.

@@ -109,7 +109,9 @@ def _parse(data: bytes, extension: str) -> tuple[np.ndarray, np.ndarray]:
         return _parse_obj(data)
     import trimesh
 
-    scene = trimesh.load_scene(io.BytesIO(data), file_type=extension, process=False)
+    # (It would look for the texture that a PLY names, and complain.)
+    options = {"skip_materials": True} if extension == "ply" else {}
+    scene = trimesh.load_scene(io.BytesIO(data), file_type=extension, process=False, **options)
     parts = [part for part in scene.dump() if isinstance(part, trimesh.Trimesh)]
     if not parts:
         points = [np.asarray(part.vertices) for part in scene.dump() if isinstance(part, trimesh.PointCloud)]

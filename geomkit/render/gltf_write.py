@@ -15,11 +15,13 @@ from geomkit.render.gltf_file import glb_of
 from geomkit.render.gltf_read import OURS
 from geomkit.render.image_io import encoded_png
 from geomkit.render.scene import ConstantLight, DirectionalLight, Object, Scene, SpotLight
+from geomkit.render.texture import Texture
 
 __all__ = ["glb_of_scene"]
 
 FLOAT, UNSIGNED = 5126, 5125
 ARRAYS, INDICES = 34962, 34963
+WRAPS = {"repeat": None, "clamp": 33071, "mirror": 33648}
 NEAR, FAR = 0.01, 1000.0
 
 
@@ -104,7 +106,8 @@ class _Writer:
         if thing.uv is not None:
             uv = to_host(_plain(thing.uv)).astype(np.float64)
             attributes["TEXCOORD_0"] = self.accessor(np.stack([uv[:, 0], 1 - uv[:, 1]], axis=1))
-        albedo = to_host(_plain(thing.material.albedo))
+        given = thing.material.albedo
+        albedo = to_host(_plain(given.image if isinstance(given, Texture) else given))
         if albedo.ndim == 2:
             attributes["COLOR_0"] = self.accessor(albedo)
         material = self.material(name, thing, albedo)
@@ -122,7 +125,11 @@ class _Writer:
         if albedo.ndim == 3:
             image = self.view(encoded_png(albedo.astype(np.float32)))
             source = self.add("images", {"bufferView": image, "mimeType": "image/png", "name": name})
-            surface["baseColorTexture"] = {"index": self.add("textures", {"source": source})}
+            texture: dict[str, Any] = {"source": source}
+            wrap = WRAPS[given.albedo.wrap] if isinstance(given.albedo, Texture) else None
+            if wrap is not None:
+                texture["sampler"] = self.add("samplers", {"wrapS": wrap, "wrapT": wrap})
+            surface["baseColorTexture"] = {"index": self.add("textures", texture)}
         elif albedo.ndim < 2:
             surface["baseColorFactor"] = [*_unit(f"{name}.material.albedo", _three(albedo)), 1.0]
         out: dict[str, Any] = {"name": name, "pbrMetallicRoughness": surface, "doubleSided": bool(given.two_sided)}

@@ -199,7 +199,7 @@ class Scene:
         return f"Scene(objects: {', '.join(self.objects)}; lights: {', '.join(self.lights) or 'none'})"
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write the scene as a GLB file: see `geomkit.save_scene`."""
+        """Write the scene as a GLB, OBJ or PLY file: see `geomkit.save_scene`."""
         from geomkit.render.scene_io import save_scene
 
         save_scene(path, self)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,12 @@ from geomkit.render.gltf_file import GltfFile
 from geomkit.render.gltf_read import KNOWN, cameras_of, free_name, scene_of
 from geomkit.render.gltf_write import glb_of_scene
 from geomkit.render.image_io import load_image
+from geomkit.render.mesh_files import files_of_obj, files_of_ply
 from geomkit.render.scene import Material, Object, Scene
 
 __all__ = ["FORMATS", "load_cameras", "load_scene", "save_scene"]
 
+TEXTURE = re.compile(rb"\ncomment TextureFile ([^\r\n]+)\r?\n")  # in the head of a PLY
 FORMATS = ("glb", "gltf", "obj", "off", "ply", "stl")
 
 
@@ -39,7 +42,7 @@ def load_scene(path: str | os.PathLike, *, dtype: DTypeLike = np.float32, nonfin
     animations.
 
     Of OBJ: an object for each material, with the Kd, map_Kd and Ke of its MTL file; Kd and Ke are linear. Of PLY, STL
-    and OFF: one object, colours of vertices its albedo. These have no lights.
+    and OFF: one object, its albedo that of the vertices, or of PLY the texture it names. These have no lights.
 
     Args:
         path: a .glb, .gltf, .obj, .off, .ply or .stl file.
@@ -76,10 +79,10 @@ def load_scene(path: str | os.PathLike, *, dtype: DTypeLike = np.float32, nonfin
     if extension == "obj":
         return _obj_scene(path, kind, nonfinite)
     mesh = load_mesh(path, dtype=kind, nonfinite=nonfinite)
-    albedo = None
+    albedo = uv = None
     if extension in ("ply", "off"):
-        albedo = _tried(op, path, lambda: _vertex_colors(path, extension, mesh, kind))
-    thing = Object(mesh) if albedo is None else Object(mesh, Material(albedo=albedo))
+        albedo, uv = _tried(op, path, lambda: _looks(path, extension, mesh, kind))
+    thing = Object(mesh, uv=uv) if albedo is None else Object(mesh, Material(albedo=albedo), uv=uv)
     return Scene({free_name(path.stem, (), "object"): thing})
 
 
@@ -110,20 +113,27 @@ def load_cameras(path: str | os.PathLike, *, width: int, height: int) -> dict[st
     return _tried("load_cameras", path, lambda: cameras_of(GltfFile(data, path.parent, KNOWN), width, height))
 
 
-def save_scene(path: str | os.PathLike, scene: Scene, *, cameras: Mapping[str, Camera] | None = None) -> None:
-    """Write a scene as a GLB file, which appears whole or not at all.
+def save_scene(path: str | os.PathLike, scene: Any, *, cameras: Mapping[str, Camera] | None = None) -> None:
+    """Write a scene as a GLB, OBJ or PLY file. Each file appears whole or not at all.
 
-    `load_scene` reads all of it again: vertices, uv and colours in float32; textures as PNG of 8 bits, sRGB. A constant
-    light and the diffuse model, of which glTF knows nothing, are noted for geomkit; others see a rough dielectric.
+    Of GLB `load_scene` reads all of it again: vertices, uv and colours in float32; textures as PNG of 8 bits, sRGB. A
+    constant light and the diffuse model, of which glTF knows nothing, are noted for geomkit; others see a rough
+    dielectric.
+
+    OBJ and PLY hold objects alone, no lights, and keep the digits of float64. Beside NAME.obj come NAME.mtl (Kd and Ke
+    linear, map_Kd, Pm and Pr of the metallic model) and a PNG for each texture; colours of vertices stand behind their
+    positions in sRGB, and positions are shared across the seams of a texture. A PLY holds one object, the colours of
+    its vertices in sRGB (of a texture those at the vertices), uv as s and t, and names its texture, NAME.png.
 
     Args:
-        path: ends in .glb. An existing file is replaced.
-        scene: a Scene, or a mesh.
-        cameras: by name.
+        path: ends in .glb, .obj or .ply. Existing files are replaced.
+        scene: a Scene, an Object, or a mesh.
+        cameras: by name; in GLB only.
 
     Raises:
-        ValueError: another extension; what glTF has no place for: numbers out of its ranges, a spot's cone of more than
-            90 degrees, a camera with distortion or an axis that is not in the middle.
+        ValueError: another extension; what the format has no place for: cameras in OBJ and PLY, several objects in PLY;
+            in glTF numbers out of its ranges, a spot's cone of more than 90 degrees, a camera with distortion or an
+            axis that is not in the middle.
         OSError: the folder does not exist or cannot be written to.
 
     Example:
@@ -132,10 +142,17 @@ def save_scene(path: str | os.PathLike, scene: Scene, *, cameras: Mapping[str, C
         >>> gk.save_scene(path, gk.Scene({"ball": gk.shapes.icosphere(2)}))
     """
     path = Path(path)
-    _extension(path, "save_scene", ("glb",))
-    data = glb_of_scene(scene if isinstance(scene, Scene) else Scene(scene), cameras or {})
-    with replacing(path) as file:
-        file.write(data)
+    extension = _extension(path, "save_scene", ("glb", "obj", "ply"))
+    whole = scene if isinstance(scene, Scene) else Scene(scene)
+    if extension == "glb":
+        files = {path.name: glb_of_scene(whole, cameras or {})}
+    else:
+        if cameras:
+            raise ValueError(message("save_scene", "cameras", f"none in a .{extension} file", f"{len(cameras)}"))
+        files = (files_of_obj if extension == "obj" else files_of_ply)(whole, path.stem)
+    for name, data in files.items():
+        with replacing(path if Path(name).suffix == f".{extension}" else path.with_name(name)) as file:
+            file.write(data)
 
 
 def _extension(path: Path, op: str, formats: tuple[str, ...]) -> str:
@@ -160,14 +177,36 @@ def _tried(op: str, path: Path, read: Any) -> Any:
         raise ValueError(message(op, "path", f"a {form} file that can be read", got)) from error
 
 
-def _vertex_colors(path: Path, extension: str, mesh: Mesh, dtype: np.dtype) -> np.ndarray | None:
+def _looks(path: Path, extension: str, mesh: Mesh, dtype: np.dtype) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """The albedo of a PLY or OFF file, by vertex or texture, and its uv, as far as there are such."""
     import trimesh
 
-    with path.open("rb") as file:
-        visual: Any = trimesh.load_mesh(file, file_type=extension, process=False).visual if mesh.n_faces else None
-    if visual is None or visual.kind != "vertex" or len(visual.vertex_colors) != mesh.n_vertices:
+    data = path.read_bytes()
+    # (The texture is found here: trimesh would look for it elsewhere.)
+    texture = TEXTURE.search(data[: data.find(b"end_header")])
+    content = TEXTURE.sub(b"\n", data, count=1) if texture else data
+    visual: Any = None
+    if mesh.n_faces:
+        visual = trimesh.load_mesh(io.BytesIO(content), file_type=extension, process=False).visual
+    if visual is not None and visual.kind == "vertex" and len(visual.vertex_colors) == mesh.n_vertices:
+        return srgb_to_linear(np.asarray(visual.vertex_colors)[:, :3] / 255.0).astype(dtype), None
+    uv = getattr(visual, "uv", None)
+    if uv is None or len(uv) != mesh.n_vertices:
+        return None, None
+    uv = np.asarray(uv[:, :2], dtype)
+    if texture is None:
+        return None, uv
+    return _image_beside(path, texture[1].decode(errors="replace").strip(), dtype), uv
+
+
+def _image_beside(path: Path, name: str, dtype: np.dtype) -> np.ndarray | None:
+    """The RGB of an image that a file names; None, and a warning, where it is missing."""
+    file = path.parent / name.replace("\\", "/")
+    if not file.is_file():
+        warn(f"load_scene: {file} is missing: its material has a plain colour", UserWarning)
         return None
-    return srgb_to_linear(np.asarray(visual.vertex_colors)[:, :3] / 255.0).astype(dtype)
+    image = load_image(file)
+    return (image[:, :, :3] if image.shape[2] > 2 else np.repeat(image[:, :, :1], 3, axis=2)).astype(dtype)
 
 
 # ---- OBJ
@@ -230,16 +269,13 @@ def _mtl(path: Path, dtype: np.dtype) -> dict[str, Material]:
             current["albedo" if key == "Kd" else "emission"] = numbers if len(numbers) == 3 else numbers[:1] * 3
         elif key == "map_Kd":
             name = rest.split()[-1] if rest.startswith("-") else rest
-            file = path.parent / name.replace("\\", "/")
-            if not file.is_file():
-                warn(f"load_scene: {file} is missing: its material has the colour Kd", UserWarning)
-                continue
-            image = load_image(file)
-            current["texture"] = image[:, :, :3] if image.shape[2] > 2 else np.repeat(image[:, :, :1], 3, axis=2)
+            image = _image_beside(path, name, dtype)
+            if image is not None:
+                current["texture"] = image
     out = {}
     for name, given in found.items():
         if "texture" in given:
             # Exporters write Kd 0 or 1 beside a texture, which replaces it.
-            given["albedo"] = given.pop("texture").astype(dtype)
+            given["albedo"] = given.pop("texture")
         out[name] = Material(**given)
     return out

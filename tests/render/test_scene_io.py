@@ -256,8 +256,8 @@ def test_refuses_wrong_gltf(tmp_path, more, text):
 
 
 def test_refuses(tmp_path, scene):
-    with pytest.raises(ValueError, match=r"^save_scene: path: expected a file name ending in .glb, got .*a\.obj"):
-        scene.save(tmp_path / "a.obj")
+    with pytest.raises(ValueError, match=r"^save_scene: path: expected a file name ending in .glb, .obj, .ply, got .*a\.stl"):
+        scene.save(tmp_path / "a.stl")
     with pytest.raises(ValueError, match=r"^load_scene: path: expected a file name ending in .glb, .gltf, .obj"):
         gk.load_scene(tmp_path / "a.blend")
     with pytest.raises(FileNotFoundError):
@@ -306,7 +306,7 @@ def test_obj_with_materials(tmp_path):
     np.testing.assert_array_equal(scene["pic.material.albedo"], quadrants())
     np.testing.assert_array_equal(scene["pic.uv"], scene["pic.vertices"][:, :2])
     (tmp_path / "the map.png").unlink()
-    with pytest.warns(UserWarning, match="the map.png is missing: its material has the colour Kd"):
+    with pytest.warns(UserWarning, match="the map.png is missing: its material has a plain colour"):
         assert gk.load_scene(tmp_path / "a.obj")["pic.material.albedo"] == (0, 0, 0)
     (tmp_path / "m.mtl").unlink()
     with pytest.warns(UserWarning, match="m.mtl is missing: its materials are grey"):
