@@ -37,6 +37,7 @@ from geomkit.inverse.large_steps import (
 )
 from geomkit.inverse.lbfgs import lbfgs as lbfgs
 from geomkit.inverse.live import LiveView as LiveView
+from geomkit.inverse.lpips_loss import lpips_loss as lpips_loss
 from geomkit.inverse.mesh_loss import (
     mesh_edge_loss as mesh_edge_loss,
     mesh_laplacian_smoothing as mesh_laplacian_smoothing,
