@@ -11,6 +11,7 @@ from geomkit.implicit.marching_cubes import marching_cubes as marching_cubes
 from geomkit.implicit.remesh import offset as offset, remesh as remesh, voxelize as voxelize
 from geomkit.implicit.signed_distance import contains as contains, signed_distance as signed_distance
 from geomkit.lang.builtins import (
+    abs as abs,
     acos as acos,
     asin as asin,
     atan as atan,
@@ -41,8 +42,11 @@ from geomkit.lang.builtins import (
     lerp as lerp,
     log as log,
     log2 as log2,
+    max as max,
+    min as min,
     normalize as normalize,
     outer as outer,
+    pow as pow,
     quat_from_axis_angle as quat_from_axis_angle,
     quat_inverse as quat_inverse,
     quat_rotate as quat_rotate,
@@ -50,6 +54,7 @@ from geomkit.lang.builtins import (
     random_bits as random_bits,
     random_normal as random_normal,
     random_uniform as random_uniform,
+    round as round,
     rsqrt as rsqrt,
     select as select,
     sign as sign,

@@ -148,6 +148,8 @@ def _value(x: Any) -> Any:
 def _write_back(tape: Any, original: Any, made: Any) -> None:
     """Let the caller's own array have the new values; a tape then knows it for what was recorded."""
     if isinstance(original, np.ndarray):
+        if tracker_of(made) == "jax":
+            return  # there are no numbers while jax traces
         original[...] = np.asarray(_value(made))
         if tape is not None and isinstance(made, Recorded):
             for each in recording.tapes():
