@@ -113,8 +113,8 @@ _define("stop_gradient", "a", "a, taken as a constant by derivatives", "the same
 
 # Functions of Python's that kernels take for theirs.
 ALIASES: dict[Any, str] = {abs: "abs", min: "min", max: "max", pow: "pow", round: "round"}
-for _name in ("sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "exp", "exp2", "log", "log2",
-              "sqrt", "floor", "ceil", "trunc", "fmod", "isnan", "isfinite", "pow"):  # fmt: skip
+for _name in ("sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "exp", "exp2", "log",
+              "log2", "sqrt", "floor", "ceil", "trunc", "fmod", "isnan", "isfinite", "pow"):  # fmt: skip
     if hasattr(math, _name):
         ALIASES[getattr(math, _name)] = _name
 for _name, _own in {

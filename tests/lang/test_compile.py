@@ -68,7 +68,8 @@ def test_without_a_compiler_a_warning_says_so(monkeypatch, module):
     def missing():
         raise DeviceError("no C++ compiler is found")
 
-    made = module("@gk.kernel\ndef k(x: gk.array(gk.f64), y: gk.array(gk.f64)):\n    i = gk.tid()\n    y[i] = x[i] * 2.0\n")
+    head = "@gk.kernel\ndef k(x: gk.array(gk.f64), y: gk.array(gk.f64)):\n"
+    made = module(f"{head}    i = gk.tid()\n    y[i] = x[i] * 2.0\n")
     monkeypatch.setattr(compiler, "find", missing)
     compile_cpu.has_compiler.cache_clear()
     y = np.zeros(3)
