@@ -51,6 +51,7 @@ from geomkit.inverse.optimizer import (
 )
 from geomkit.inverse.ssim import ssim as ssim
 from geomkit.lang.builtins import (
+    abs as abs,
     acos as acos,
     asin as asin,
     atan as atan,
@@ -81,8 +82,11 @@ from geomkit.lang.builtins import (
     lerp as lerp,
     log as log,
     log2 as log2,
+    max as max,
+    min as min,
     normalize as normalize,
     outer as outer,
+    pow as pow,
     quat_from_axis_angle as quat_from_axis_angle,
     quat_inverse as quat_inverse,
     quat_rotate as quat_rotate,
@@ -90,6 +94,7 @@ from geomkit.lang.builtins import (
     random_bits as random_bits,
     random_normal as random_normal,
     random_uniform as random_uniform,
+    round as round,
     rsqrt as rsqrt,
     select as select,
     sign as sign,
