@@ -50,6 +50,7 @@ NEAR = 1e-4  # of the scene's size: edges are cut there in front of a pinhole
 BEFORE = 1e-3  # of the way to the eye: what is nearer to an edge point does not hide it
 BISECTIONS = 14  # of a pixel, to find where an edge goes behind another
 UNLIKE = 0.25  # of two jumps' sizes, by which they differ if something else is behind one of them
+SPLIT = 8  # pieces of an edge that is looked along
 LOOKS = 6  # to find where that begins
 LONG = 3  # pieces of an edge whose ends are looked at, too
 INSET = 1e-3  # of a piece, from the end
@@ -397,7 +398,9 @@ def _shared_out(xp: Any, edge: Any, t: Any, start: Any, end: Any, jump: Any, jum
     """
     differ, size = abs(jump[1:] - jump[:-1]).sum(axis=1), abs(jump[1:]).sum(axis=1) + abs(jump[:-1]).sum(axis=1)
     follows = (edge[1:] == edge[:-1]) & (start[1:] == end[:-1])
-    at = xp.flatnonzero(follows & (differ > UNLIKE * size))
+    # Of short edges the halves of pieces make up for one another.
+    long = xp.bincount(edge, minlength=1)[edge[:-1]] >= SPLIT if len(edge) else follows
+    at = xp.flatnonzero(follows & long & (differ > UNLIKE * size))
     most = len(edge) // 4 + 16
     if len(at) > most:
         # So many are noise: the greatest count most.
