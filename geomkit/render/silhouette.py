@@ -50,6 +50,7 @@ NEAR = 1e-4  # of the scene's size: edges are cut there in front of a pinhole
 BEFORE = 1e-3  # of the way to the eye: what is nearer to an edge point does not hide it
 BISECTIONS = 14  # of a pixel, to find where an edge goes behind another
 UNLIKE = 0.25  # of two jumps' sizes, by which they differ if something else is behind one of them
+SPLIT = 8  # pixels of an edge that is looked along
 LOOKS = 6  # to find where that begins
 LONG = 3  # pieces of an edge whose ends are looked at, too
 INSET = 1e-3  # of a piece, from the end
@@ -205,7 +206,7 @@ class EdgeSamples:
 
         self.jump, face = measured(self.pixel, slice(None))
         n = len(self.t)
-        self.jump = _shared_out(xp, which, self.t, start, end, self.jump, jump_at)
+        self.jump = _shared_out(xp, which, length[:, 0], self.t, start, end, self.jump, jump_at)
         if outline is not None:
             # Across a crease both faces are seen; else what jumps there is another edge, which has points of its own.
             beside = (face.reshape(2, n, 1) == table.faces[chosen]).any(axis=2)
@@ -391,13 +392,16 @@ def _seen_parts(
     return edge[piece], xp.where(whole, t[piece], 0.5 * (start + end)), start, end
 
 
-def _shared_out(xp: Any, edge: Any, t: Any, start: Any, end: Any, jump: Any, jump_at: Callable[[Any, Any], Any]) -> Any:
+def _shared_out(
+    xp: Any, edge: Any, length: Any, t: Any, start: Any, end: Any, jump: Any, jump_at: Callable[[Any, Any], Any]
+) -> Any:
     """(N, C) the mean jumps of pieces, of which (N, C) are in the middle: where two that follow one another differ, as
     where another edge passes behind, the place is looked for at which the one becomes the other.
     """
     differ, size = abs(jump[1:] - jump[:-1]).sum(axis=1), abs(jump[1:]).sum(axis=1) + abs(jump[:-1]).sum(axis=1)
     follows = (edge[1:] == edge[:-1]) & (start[1:] == end[:-1])
-    at = xp.flatnonzero(follows & (differ > UNLIKE * size))
+    # Of short edges the halves of pieces make up for one another.
+    at = xp.flatnonzero(follows & (length[:-1] >= SPLIT) & (differ > UNLIKE * size))
     most = len(edge) // 4 + 16
     if len(at) > most:
         # So many are noise: the greatest count most.

@@ -138,11 +138,11 @@ def test_an_edge_before_another(lit):
     end = np.interp(lit, [0, 1], [-0.4, 0.4])
     lamp = gk.Mesh(quad(3, -0.5).vertices - [0, 3 - end, 0], quad().faces)
     scene = gk.Scene({"dark": gk.Object(quad(0.4, 0.5), gk.Material(albedo=(0, 0, 0))), "lamp": glow(lamp)})
-    view = gk.Camera.orthographic((0, 0, 4), (0, 0, 0), extent=2, width=10, height=10)
-    g = gk.render.adjoint(scene, view, samples=1, depth=0, adj_color=np.ones((10, 10, 3)))["dark.vertices"]
+    view = gk.Camera.orthographic((0, 0, 4), (0, 0, 0), extent=2, width=24, height=24)
+    g = gk.render.adjoint(scene, view, samples=1, depth=0, adj_color=np.ones((24, 24, 3)))["dark.vertices"]
     right = np.asarray(scene["dark.vertices"])[:, 0] > 0
     # (Beyond the middles of the outermost pieces nothing is looked for.)
-    assert g[right, 0].sum() == pytest.approx(-3 * 25 * (end + 0.4), rel=0.02, abs=7.5 if lit in (0.1, 0.9) else 0)
+    assert g[right, 0].sum() == pytest.approx(-3 * 144 * (end + 0.4), rel=0.02, abs=20 if lit in (0.1, 0.9) else 0)
 
 
 def test_shaded_faces_and_creases():
