@@ -64,7 +64,9 @@ def test_crossing_squares():
     Outer edges are, by themselves: with both squares of one colour the line does not show, and all is there.
     """
     tilt = np.array([[0.8, 0, 0.6], [0, 1, 0], [-0.6, 0, 0.8]])
-    one, two = (gk.Mesh(quad(0.8).vertices @ m, quad().faces) for m in (tilt, tilt.T))
+    # No edge is along the rows or columns of samples, which would make the difference of images coarse.
+    turn = np.array([[0.96, 0.28, 0], [-0.28, 0.96, 0], [0, 0, 1]])
+    one, two = (gk.Mesh(quad(0.8).vertices @ m @ turn, quad().faces) for m in (tilt, tilt.T))
     step = np.array([0.3, 0.2, 0.4])
     for other, shows in (((1.0, 0.2, 0.1), False), ((0.1, 0.3, 1.0), True)):
         scene = gk.Scene({"one": glow(one, (1.0, 0.2, 0.1)), "two": glow(two, other)})
@@ -81,7 +83,7 @@ def test_crossing_squares():
             return total(moved(e), front(24), samples=24, depth=0)
 
         got, wanted = slopes(value, slope, 0.1)
-        assert (got == pytest.approx(wanted, rel=0.05)) != shows
+        assert (got == pytest.approx(wanted, rel=0.02)) != shows
 
 
 # ---- degenerate and awkward triangles
