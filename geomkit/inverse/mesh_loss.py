@@ -133,7 +133,7 @@ def mesh_laplacian_smoothing(mesh: Mesh, *, method: str = "uniform") -> Any:
     Example:
         >>> import geomkit as gk
         >>> round(gk.mesh_laplacian_smoothing(gk.Mesh([[0, 0, 0], [2, 0, 0], [0, 2, 0]], [[0, 1, 2]])).item(), 4)
-        1.5257
+        1.9621
     """
     s = _Shape(mesh)
     return s.value(_Laplacian(s, method).length.sum() / max(s.graph.n, 1))
@@ -266,8 +266,8 @@ def mesh_edge_loss(mesh: Mesh, *, target_length: float = 0.0) -> Any:
 
     Example:
         >>> import geomkit as gk
-        >>> gk.mesh_edge_loss(gk.Mesh([[0, 0, 0], [3, 0, 0], [0, 4, 0]], [[0, 1, 2]]), target_length=3.0).item() * 3
-        5.0
+        >>> gk.mesh_edge_loss(gk.Mesh([[0, 0, 0], [2, 0, 0], [2, 2, 0], [0, 2, 0]], [[0, 1, 2]])).item() * 3
+        16.0
     """
     s = _Shape(mesh)
     _, length = _edges(s, target_length)
