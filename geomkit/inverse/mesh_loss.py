@@ -266,8 +266,8 @@ def mesh_edge_loss(mesh: Mesh, *, target_length: float = 0.0) -> Any:
 
     Example:
         >>> import geomkit as gk
-        >>> gk.mesh_edge_loss(gk.Mesh([[0, 0, 0], [2, 0, 0], [2, 2, 0], [0, 2, 0]], [[0, 1, 2]])).item() * 3
-        16.0
+        >>> round(gk.mesh_edge_loss(gk.Mesh([[0, 0, 0], [3, 0, 0], [0, 4, 0]], [[0, 1, 2]])).item(), 4)
+        16.6667
     """
     s = _Shape(mesh)
     _, length = _edges(s, target_length)
