@@ -25,16 +25,30 @@ GK_KERNEL hash_grid_sort(int n, int cells, const uint64* keys, const int* order,
 
 constexpr int BATCH = 64;  // candidates at a time
 
-// Calls take(near, begin, end) for batches of candidates: near[k - begin] says whether sorted point k is a neighbour.
+// Which of the sorted points [begin, end) are near: near[k - begin]. In single precision first, twice as many at a time; only
+// where that leaves a doubt, which is rare, all of the batch again in double.
+GK_FN void find_near(const HashGrid& grid, int begin, int end, Vec3 p, double radius, int* near) {
+    const real square = real(radius * radius), least = square * real(1 - 1e-6), most = square * real(1 + 1e-6);
+    const real *x = grid.x + begin, *y = grid.y + begin, *z = grid.z + begin;
+    int doubtful = 0;
+    for (int k = 0; k < end - begin; ++k) {
+        real dx = x[k] - p.x, dy = y[k] - p.y, dz = z[k] - p.z, d = dx * dx + dy * dy + dz * dz;
+        near[k] = d <= square;
+        doubtful |= (d >= least) & (d <= most);
+    }
+    // (Squares below the range of float lose digits.)
+    if (doubtful | (square < (IS_FLOAT ? real(1e-30) : real(1e-280))))
+        for (int k = 0; k < end - begin; ++k) near[k] = is_near(grid, begin + k, p.x, p.y, p.z, radius);
+}
+
+// Calls take(near, begin, end) for batches of candidates.
 template <class Take> GK_FN void visit_batches(const HashGrid& grid, Vec3 p, double radius, const Take& take) {
     Ball ball = ball_at(grid, p.x, p.y, p.z, radius);
-    const double x = p.x, y = p.y, z = p.z;
     for (int r = 0; r < ball.rows(); ++r) {
         Row candidates = row_of(grid, ball, r);
         for (int begin = candidates.begin; begin < candidates.end; begin += BATCH) {
-            unsigned char near[BATCH];
-            int end = min(begin + BATCH, candidates.end);
-            for (int k = begin; k < end; ++k) near[k - begin] = is_near(grid, k, x, y, z, radius);
+            int near[BATCH], end = min(begin + BATCH, candidates.end);
+            find_near(grid, begin, end, p, radius, near);
             take(near, begin, end);
         }
     }
@@ -43,7 +57,7 @@ template <class Take> GK_FN void visit_batches(const HashGrid& grid, Vec3 p, dou
 GK_KERNEL count_neighbors_fwd(int n, HashGrid grid, const real* points, const int* order, double radius, int* count) {
     GK_EACH(i, n) {
         int total = 0;
-        visit_batches(grid, row(points, order[i]), radius, [&](const unsigned char* near, int begin, int end) {
+        visit_batches(grid, row(points, order[i]), radius, [&](const int* near, int begin, int end) {
             for (int k = 0; k < end - begin; ++k) total += near[k];
         });
         count[order[i]] = total;
@@ -55,7 +69,7 @@ GK_KERNEL list_neighbors_fwd(int n, HashGrid grid, const real* points, const int
                              int* indices) {
     GK_EACH(i, n) {
         int* out = indices + offset[order[i]];
-        visit_batches(grid, row(points, order[i]), radius, [&](const unsigned char* near, int begin, int end) {
+        visit_batches(grid, row(points, order[i]), radius, [&](const int* near, int begin, int end) {
             // Write to the end of the list and move only the end that counts: no branch to mispredict.
             int found[BATCH + 1], count = 0;
             for (int k = begin; k < end; ++k) found[count] = grid.order[k], count += near[k - begin];
