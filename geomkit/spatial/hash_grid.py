@@ -95,7 +95,8 @@ class HashGrid:
             size[axis] = -(-size[axis] // 2)
         self._place = (*lower.tolist(), 1 / self.radius, self.radius, *extent, *size)
         keys = empty(self.device, n, np.uint64)
-        self._order, self._start = empty(self.device, n, np.int32), None
+        self._order = empty(self.device, n, np.int32)
+        self._start: Any = None
         hash_grid_cells(n, self.struct(), self._points, keys)
         cells = math.prod(size)
         self._order = sort_order(keys, max(cells - 1, 1).bit_length())

@@ -41,8 +41,10 @@ def test_value(dtype):
 
 
 @settings(max_examples=60, deadline=None)
-@given(seed=st.integers(0, 10**6), scale=st.sampled_from([1e-3, 1.0, 1e6]), ratio=st.floats(0.05, 20), n=st.integers(1, 60),
-       stretch=st.tuples(*[st.sampled_from([0.0, 1.0, 300.0])] * 3), other=st.floats(0.2, 5))  # fmt: skip
+@given(
+    seed=st.integers(0, 10**6), scale=st.sampled_from([1e-3, 1.0, 1e6]), ratio=st.floats(0.05, 20),
+    n=st.integers(1, 60), stretch=st.tuples(*[st.sampled_from([0.0, 1.0, 300.0])] * 3), other=st.floats(0.2, 5),
+)  # fmt: skip
 def test_value_of_any_cloud(seed, scale, ratio, n, stretch, other):
     """Flat, long and single clouds; cells much larger and much smaller than the cloud, folded axes, another radius."""
     rng = np.random.default_rng(seed)
