@@ -4,6 +4,7 @@ import io
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -110,7 +111,7 @@ def _parse(data: bytes, extension: str) -> tuple[np.ndarray, np.ndarray]:
     import trimesh
 
     # (It would look for the texture that a PLY names, and complain.)
-    options = {"skip_materials": True} if extension == "ply" else {}
+    options: dict[str, Any] = {"skip_materials": True} if extension == "ply" else {}
     scene = trimesh.load_scene(io.BytesIO(data), file_type=extension, process=False, **options)
     parts = [part for part in scene.dump() if isinstance(part, trimesh.Trimesh)]
     if not parts:
