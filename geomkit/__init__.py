@@ -37,6 +37,7 @@ from geomkit.inverse.large_steps import (
 )
 from geomkit.inverse.lbfgs import lbfgs as lbfgs
 from geomkit.inverse.live import LiveView as LiveView
+from geomkit.inverse.lpips_loss import lpips_loss as lpips_loss
 from geomkit.inverse.mesh_loss import (
     mesh_edge_loss as mesh_edge_loss,
     mesh_laplacian_smoothing as mesh_laplacian_smoothing,
@@ -50,6 +51,7 @@ from geomkit.inverse.optimizer import (
 )
 from geomkit.inverse.ssim import ssim as ssim
 from geomkit.lang.builtins import (
+    abs as abs,
     acos as acos,
     asin as asin,
     atan as atan,
@@ -80,8 +82,11 @@ from geomkit.lang.builtins import (
     lerp as lerp,
     log as log,
     log2 as log2,
+    max as max,
+    min as min,
     normalize as normalize,
     outer as outer,
+    pow as pow,
     quat_from_axis_angle as quat_from_axis_angle,
     quat_inverse as quat_inverse,
     quat_rotate as quat_rotate,
@@ -89,6 +94,7 @@ from geomkit.lang.builtins import (
     random_bits as random_bits,
     random_normal as random_normal,
     random_uniform as random_uniform,
+    round as round,
     rsqrt as rsqrt,
     select as select,
     sign as sign,
@@ -182,6 +188,7 @@ from geomkit.spatial.bounds import bounds as bounds
 from geomkit.spatial.cast_rays import cast_rays as cast_rays
 from geomkit.spatial.closest_point import closest_point as closest_point
 from geomkit.spatial.compare import chamfer_distance as chamfer_distance, hausdorff_distance as hausdorff_distance
+from geomkit.spatial.hash_grid import HashGrid as HashGrid
 from geomkit.spatial.hits import all_hits as all_hits, count_hits as count_hits, occluded as occluded
 from geomkit.spatial.isotropic_remesh import isotropic_remesh as isotropic_remesh
 from geomkit.spatial.metrics import surface_scores as surface_scores

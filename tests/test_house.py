@@ -44,7 +44,9 @@ NO_ADJOINT = {
     "all_hits_fwd": "cast_rays has the gradient of a hit",
     "contains_fwd": "the answer is discrete",
     "count_hits_fwd": "the answer is discrete",
+    "count_neighbors_fwd": "the answer is discrete",
     "exact_winding_number_fwd": "both methods have the derivative of the exact value: winding_number_*_adj",
+    "list_neighbors_fwd": "the answer is discrete",
     "occluded_fwd": "the answer is discrete",
 }
 

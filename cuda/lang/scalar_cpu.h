@@ -268,7 +268,7 @@ template <class T> GK_FN T pow_t(T x, T y) {
     bool whole = trunc(y) == y, odd = whole & (trunc(half) != half), same = y == y;
     r = ((a == T(1)) & same) ? T(1) : r;
     r = odd ? copysign(r, x) : r;
-    r = ((x < T(0)) & !whole) ? nan<T>() : r;
+    r = ((x < T(0)) & (a < infinity<T>()) & !whole) ? nan<T>() : r;
     return ((y == T(0)) | (x == T(1))) ? T(1) : r;
 }
 GK_FN float pow(float x, float y) { return pow_t(x, y); }
@@ -305,17 +305,17 @@ template <class T> GK_FN T atan_t(T x) {
     return copysign(atan_of(a, T(1)), x);
 }
 template <class T> GK_FN T atan2_t(T y, T x) {
-    // Powers of two bring the larger near 1: no sum overflows and no quotient loses digits.
-    T ax = abs(x), ay = abs(y), large = ay < ax ? ax : ay, 
-        unit = large > T(1) ? T(sizeof(T) == 4 ? 0x1p-64 : 0x1p-520) : T(sizeof(T) == 4 ? 0x1p64 : 0x1p520);
-    bool both = ax == infinity<T>() && ay == ax;
-    T up = both || isinf(ay) ? T(1) : isinf(ax) ? T(0) : ay * unit, down = both || isinf(ax) ? T(1) : isinf(ay) ? T(0) : ax * unit;
+    // Powers of two keep the sums from overflow and the quotient's digits from underflow.
+    T ax = abs(x), ay = abs(y), large = ay < ax ? ax : ay;
+    T unit = large > T(1e30) ? T(0.0625) : large < T(1e-30) ? T(0x1p60) : T(1);
+    T up = isinf(ay) ? T(1) : isinf(ax) ? T(0) : ay * unit, down = isinf(ax) ? T(1) : isinf(ay) ? T(0) : ax * unit;
     down = large == T(0) ? T(1) : down;
     T r = atan_of(up, down);
     bool left = bits(x) >> (8 * sizeof(T) - 1);
     T half = T(HALF_PI), low = T(sizeof(T) == 4 ? HALF_PI - double(half) : HALF_PI_LOW);
     r = left ? T(2) * half - (r - T(2) * low) : r;
-    return isnan(x) ? x : copysign(r, y);
+    r = isnan(y) ? y : copysign(r, y);
+    return isnan(x) ? x : r;
 }
 GK_FN float asin_tail(float z) { return z * poly(z, 0.166666663, 0.0750009454, 0.0445994015, 0.0311006627, 0.0171492384, 0.0336908472); }
 GK_FN double asin_tail(double z) {

@@ -14,7 +14,6 @@ import geomkit
 from geomkit.cli.film import write_film
 from geomkit.cli.fit_report import write_report
 from geomkit.cli.progress import bar
-from geomkit.cli.textured_obj import write_obj
 from geomkit.errors import message
 from geomkit.inverse.dataset import Dataset
 from geomkit.render.scene import Scene
@@ -93,10 +92,8 @@ def run(dataset: Path, output: Path, choice: Choice) -> None:
         scene = last.scene
         losses.append(last.losses)
     seconds = time.monotonic() - begin
-    for extension in ("glb", "ply"):
-        path = output / f"model.{extension}"
-        scene.save(path) if extension == "glb" else scene.objects[NAME].mesh.save(path)
-    write_obj(output / "model.obj", scene.objects[NAME])
+    for extension in ("glb", "obj", "ply"):
+        geomkit.save_scene(output / f"model.{extension}", scene)
     with bar("turntable") as progress:
         write_film(output / "turntable.gif", turntable(scene, data, choice.frames, progress))
     numbers = write_report(output, data, scene, found.cameras, losses, seconds)

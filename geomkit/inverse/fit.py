@@ -320,11 +320,12 @@ def _schedules(rates: Mapping[str, Any] | None, variables: Variables, total: int
         raise ValueError(message("fit", "rates", expected, repr(unknown[0])))
     out: dict[str, Schedule] = {}
     for path, group in variables.group.items():
-        rate = given.get(path, given.get(group))
+        rate: Any = given.get(path, given.get(group))
         if rate is None:
             size = abs(variables.values[path]).max(initial=0.0) if group in ("texture", "light") else 0.0
             rate = RATES[group] * (variables.size if group == "shape" else float(size) or 1.0)
-        if not callable(rate):
-            rate = exponential(rate, 1.0) if group == "shape" else exponential(rate, END, every=max(total, 1))
-        out[path] = rate
+        if isinstance(rate, (int, float)):
+            out[path] = exponential(rate, 1.0) if group == "shape" else exponential(rate, END, every=max(total, 1))
+        else:
+            out[path] = rate
     return out

@@ -266,9 +266,8 @@ def mesh_edge_loss(mesh: Mesh, *, target_length: float = 0.0) -> Any:
 
     Example:
         >>> import geomkit as gk
-        >>> triangle = gk.Mesh([[0, 0, 0], [3, 0, 0], [0, 4, 0]], [[0, 1, 2]])
-        >>> round(gk.mesh_edge_loss(triangle, target_length=3.0).item(), 4)
-        1.6667
+        >>> round(gk.mesh_edge_loss(gk.Mesh([[0, 0, 0], [3, 0, 0], [0, 4, 0]], [[0, 1, 2]])).item(), 4)
+        16.6667
     """
     s = _Shape(mesh)
     _, length = _edges(s, target_length)

@@ -1,9 +1,9 @@
 """The adjoint of a program, as a program: a forward replay without side effects, then the sweep back.
 
 What a loop carries is saved at the start of each iteration and taken back, last first, when the loop is reversed; then
-the body is replayed, its inner loops now saving theirs. So memory is the sum over the levels of nesting, not their product.
-Values from within a branch are handed out of it when the sweep asks for them. What nobody asks for is removed afterwards,
-the saving included: no analysis has to foresee what the sweep needs.
+the body is replayed, its inner loops now saving theirs. So memory is the sum over the levels of nesting, not their
+product. Values from within a branch are handed out of it when the sweep asks for them. What nobody asks for is removed
+afterwards, the saving included: no analysis has to foresee what the sweep needs.
 """
 
 from __future__ import annotations
@@ -407,8 +407,8 @@ STACK = reversed_with_stack
 def _refuse_atomic(program: Program, op: Op) -> None:
     problems = Problems(f"{program.name}.adjoint")
     text = (
-        f"atomic_{op.attr.how} has no derivative: the order of threads is not known in the backward pass: use atomic_add, "
-        "or leave the array out of the gradients"
+        f"atomic_{op.attr.how} has no derivative: the order of threads is not known in the backward pass: use "
+        "atomic_add, or leave the array out of the gradients"
     )
     problems.add(Problem(op.where, text))
     problems.check()
@@ -430,8 +430,8 @@ def _check_hazards(program: Program, made: Program, wrt: frozenset[str]) -> None
             other = stores[op.attr.array].where
             line = f" (line {other.line})" if other else ""
             text = (
-                f"'{op.attr.array}' is read here and overwritten in the same kernel{line}, but the backward pass needs the "
-                "old value: write into another array"
+                f"'{op.attr.array}' is read here and overwritten in the same kernel{line}, but the backward pass needs "
+                "the old value: write into another array"
             )
             problems.add(Problem(op.where, text))
         elif op.kind == "lost":

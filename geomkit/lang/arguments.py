@@ -176,7 +176,14 @@ class Packing:
         return int(x)
 
     def block(
-        self, dims: Sequence[int], grain: int, values: Sequence[Any], *, errors: int = 0, grads: Any = None, slots: int = 0
+        self,
+        dims: Sequence[int],
+        grain: int,
+        values: Sequence[Any],
+        *,
+        errors: int = 0,
+        grads: Any = None,
+        slots: int = 0,
     ) -> bytes:
         """The block: values as `value` gives them, arrays of NumPy's or CuPy's; gradients by the arrays' names."""
         parts: list[Any] = [*dims, grain, errors]
@@ -185,7 +192,8 @@ class Packing:
                 grad = None if grads is None else grads.get(name)
                 shape, strides = x.shape[: t.ndim], x.strides[: t.ndim]
                 rest = 4 - t.ndim
-                parts += (address(x), 0 if grad is None else address(grad), *shape, *(1,) * rest, *strides, *(0,) * rest)
+                parts += (address(x), 0 if grad is None else address(grad))
+                parts += (*shape, *(1,) * rest, *strides, *(0,) * rest)
             else:
                 parts.append(x)
         return self.pack(*parts) if not slots else self.pack(*parts, slots)

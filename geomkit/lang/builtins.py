@@ -113,8 +113,8 @@ _define("stop_gradient", "a", "a, taken as a constant by derivatives", "the same
 
 # Functions of Python's that kernels take for theirs.
 ALIASES: dict[Any, str] = {abs: "abs", min: "min", max: "max", pow: "pow", round: "round"}
-for _name in ("sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "exp", "exp2", "log", "log2",
-              "sqrt", "floor", "ceil", "trunc", "fmod", "isnan", "isfinite", "pow"):  # fmt: skip
+for _name in ("sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "exp", "exp2", "log",
+              "log2", "sqrt", "floor", "ceil", "trunc", "fmod", "isnan", "isfinite", "pow"):  # fmt: skip
     if hasattr(math, _name):
         ALIASES[getattr(math, _name)] = _name
 for _name, _own in {
@@ -126,6 +126,7 @@ for _name, _own in {
 }.items():  # fmt: skip
     ALIASES[getattr(np, _name)] = _own
 
+abs = BUILTINS["abs"]
 acos = BUILTINS["acos"]
 asin = BUILTINS["asin"]
 atan = BUILTINS["atan"]
@@ -156,8 +157,11 @@ length_squared = BUILTINS["length_squared"]
 lerp = BUILTINS["lerp"]
 log = BUILTINS["log"]
 log2 = BUILTINS["log2"]
+max = BUILTINS["max"]
+min = BUILTINS["min"]
 normalize = BUILTINS["normalize"]
 outer = BUILTINS["outer"]
+pow = BUILTINS["pow"]
 quat_from_axis_angle = BUILTINS["quat_from_axis_angle"]
 quat_inverse = BUILTINS["quat_inverse"]
 quat_rotate = BUILTINS["quat_rotate"]
@@ -165,6 +169,7 @@ quat_to_matrix = BUILTINS["quat_to_matrix"]
 random_bits = BUILTINS["random_bits"]
 random_normal = BUILTINS["random_normal"]
 random_uniform = BUILTINS["random_uniform"]
+round = BUILTINS["round"]
 rsqrt = BUILTINS["rsqrt"]
 select = BUILTINS["select"]
 sign = BUILTINS["sign"]

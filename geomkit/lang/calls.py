@@ -203,11 +203,13 @@ class Calls(Functions):
         out = []
         for k, (scalar, _) in enumerate(leaves):
             if scalar.size < 4 or (how == "cas" and scalar.is_float):
-                self.fail(e, f"there is no atomic_{how} of {scalar}: use {'i32 or i64' if how == 'cas' else 'f32, i32'}")
+                instead = "i32 or i64" if how == "cas" else "f32 or i32"
+                self.fail(e, f"there is no atomic_{how} of {scalar}: use {instead}")
             if isinstance(element, Struct):
-                self.fail(e, f"there are no atomics of whole structures: take a field, {place.name}[i].{[*element.fields][0]}")
+                self.fail(e, "there are no atomics of structures: use an array for the field")
             args = [*(i for i in place.chosen if i), *(v[k] for v in given)]
-            out += self.b.emit("atomic", args, (arithmetic(scalar),) if result else (), Access(place.name, k, how)).results
+            types = (arithmetic(scalar),) if result else ()
+            out += self.b.emit("atomic", args, types, Access(place.name, k, how)).results
         if not result:
             return None
         return out[0] if isinstance(element, Scalar) else Compound(element, tuple(out))
@@ -237,8 +239,8 @@ class Calls(Functions):
         """A function with an adjoint of its own: both are regions of their arguments' scalars."""
         for n, v in zip(function.names, values, strict=True):
             if leaf_values(v) is None:
-                self.fail(e, f"argument '{n}' of {function.source.name} is {named(v)}: a function with an adjoint of its "
-                             "own takes numbers, vectors and structures")  # fmt: skip
+                self.fail(e, f"argument '{n}' of {function.source.name} is {named(v)}: a function with an adjoint of "
+                             "its own takes numbers, vectors and structures")  # fmt: skip
         values = [self.value(v, e) if is_literal(v) else v for v in values]
         flat = [v for x in values for v in leaf_values(x) or []]
 

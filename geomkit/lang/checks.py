@@ -28,10 +28,11 @@ def report(text: Text, record: np.ndarray, dims: tuple[int, ...], name: str) -> 
     index = tuple(map(int, np.unravel_index(int(record["thread"]), dims)))
     thread = f"thread {index[0] if len(index) == 1 else index}"
     kinds: dict[str, tuple[Any, str]] = {
-        "bounds": (IndexError, f"index {record['index']} is out of bounds for {site.name} of length {record['length']}"),
+        "bounds": (IndexError, f"index {record['index']} is out of bounds for {site.name} of length "
+                               f"{record['length']}"),
         "nan": (FloatingPointError, f"{site.name or 'the result'} is NaN"),
         "assert": (AssertionError, site.name or "the assertion does not hold"),
-    }
+    }  # fmt: skip
     kind, what = kinds[site.kind]
     shown = f"{what} ({thread})"
     raise kind(f"{name}\n{site.where.show(shown)}" if site.where is not None else f"{name}: {shown}")

@@ -12,7 +12,7 @@ __all__ = ["KernelError", "Location", "Problems", "Source"]
 
 
 class KernelError(TypeError):
-    """A kernel that cannot be compiled. The message shows each offending place, the reason and what to write instead."""
+    """A kernel that cannot be compiled. The message shows each place, the reason and what to write instead."""
 
 
 class Location(NamedTuple):

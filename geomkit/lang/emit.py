@@ -18,11 +18,11 @@ from geomkit.lang.types import Array, Scalar, boolean, f16, f32
 __all__ = ["Site", "Text", "emit"]
 
 _RESERVED = frozenset(
-    "alignas alignof and asm auto bool break case catch char class const constexpr continue decltype default delete do double "
-    "else enum explicit export extern false float for friend goto if inline int long mutable namespace new noexcept not "
-    "nullptr operator or private protected public register return short signed sizeof static struct switch template this "
-    "throw true try typedef typeid typename union unsigned using virtual void volatile while xor args stack thread half "
-    "launch i0 i1 i2 gk gkl main".split()
+    "alignas alignof and asm auto bool break case catch char class const constexpr continue decltype "
+    "default delete do double else enum explicit export extern false float for friend goto if inline int "
+    "long mutable namespace new noexcept not nullptr operator or private protected public register return "
+    "short signed sizeof static struct switch template this throw true try typedef typeid typename union "
+    "unsigned using virtual void volatile while xor args stack thread half launch i0 i1 i2 gk gkl main".split()
 )
 
 
@@ -113,7 +113,9 @@ class _Emitter:
         indices = {1: "t", 2: "t / d1, t % d1", 3: "t / (d1 * d2), t / d2 % d1, t % d2"}[p.rank]
         dims = "".join(f"    const int d{k} = args.launch.dim[{k}];\n" for k in range(p.rank))
         total = " * ".join(f"d{k}" for k in range(p.rank))
-        added = "".join(f"    if (sum{k} != 0) ::atomicAdd(args.scalar_grads + {k}, sum{k});\n" for k in range(len(p.slots)))
+        added = "".join(
+            f"    if (sum{k} != 0) ::atomicAdd(args.scalar_grads + {k}, sum{k});\n" for k in range(len(p.slots))
+        )
         kept = "".join(
             f"    args.scalar_grads[(long long)(begin / args.launch.grain) * {len(p.slots)} + {k}] = sum{k};\n"
             for k in range(len(p.slots))
@@ -377,7 +379,9 @@ class _Emitter:
         lower, upper, step = map(self.name, op.args[:3])
         index, sign = body.params[0], op.args[2].constant
         i = self.define(index)
-        test = f"({step} > 0 ? {i} < {upper} : {i} > {upper})" if sign is None else f"{i} {'<' if sign > 0 else '>'} {upper}"
+        test = f"({step} > 0 ? {i} < {upper} : {i} > {upper})"
+        if sign is not None:
+            test = f"{i} {'<' if sign > 0 else '>'} {upper}"
         if op.attr == "stop":
             test = f"{test} && !{names[-1]}"
         self.line(f"for ({index.type.c} {i} = {lower}; {test}; {i} += {step}) {{")

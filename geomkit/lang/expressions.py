@@ -264,7 +264,8 @@ class Expressions(Parts):
 
     def _is_cheap(self, region: Region) -> bool:
         """Whether computing in vain does no harm: no memory is read, no gradient could become 0 times infinity."""
-        harmless = ("const", "tid", "extent", "lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not", "convert", "isnan")
+        harmless = ("const", "tid", "extent", "lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not", "convert",
+                    "isnan")  # fmt: skip
         integer = ("add", "sub", "mul", "neg", "bitand", "bitor", "bitxor", "isfinite", "select", "sign", "min", "max")
 
         def allowed(op: Any) -> bool:

@@ -194,9 +194,8 @@ class Functions(Algebra):
         raise AttributeError(name)
 
     def _vector(self, e: ast.Call, name: str, *values: Any) -> Any:
-        if isinstance(values[0], Compound) and isinstance(values[0].type, Quat) and name in ("length", "normalize", "dot"):
-            pass
-        else:
+        is_quat = isinstance(values[0], Compound) and isinstance(values[0].type, Quat)
+        if not (is_quat and name in ("length", "normalize", "dot")):
             self._of_kind(e, name, Vec, *values)
         if name == "cross" and len(values[0].values) != 3:
             self.fail(e, f"cross takes vectors of three numbers, not {named(values[0])}")

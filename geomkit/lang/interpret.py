@@ -62,7 +62,13 @@ class _Stack:
 
 class _Interpreter:
     def __init__(
-        self, program: Program, dims: tuple[int, int, int], values: Any, grads: Any, sums: np.ndarray, threads: np.ndarray
+        self,
+        program: Program,
+        dims: tuple[int, int, int],
+        values: Any,
+        grads: Any,
+        sums: np.ndarray,
+        threads: np.ndarray,
     ):
         self.program, self.sums, self.n = program, sums, len(threads)
         rest, last = np.divmod(threads, dims[2])
@@ -111,7 +117,7 @@ class _Interpreter:
 
     # ---- memory
 
-    def _place(self, access: Access, index: Sequence[Value], mask: np.ndarray, views: Any) -> tuple[np.ndarray, Any, Any]:
+    def _place(self, access: Access, index: Sequence[Value], mask: np.ndarray, views: Any) -> tuple[Any, Any, Any]:
         view = views[access.array][access.leaf]
         lanes = np.flatnonzero(mask)
         return view, lanes, tuple(self.values[i][lanes] for i in index)

@@ -8,8 +8,8 @@ Vectors, matrices and structures do not occur: the front end takes them apart. C
     while  (carried...)                regions of (carried...): the condition, the body
     custom (arguments...)              a function with an adjoint of its own: regions forward, adjoint
 
-What touches memory names an array and one scalar of its element: load, store, atomic, and in adjoint programs grad_load,
-grad_store, grad_add. push and pop keep loop state on a stack; slots keep it in a small array of fixed size.
+What touches memory names an array and one scalar of its element: load, store, atomic, and in adjoint programs
+grad_load, grad_store, grad_add. push and pop keep loop state on a stack; slots keep it in a small array of fixed size.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ from typing import Any, NamedTuple
 from geomkit.lang.diagnostics import Location
 from geomkit.lang.types import Array, Composite, Scalar, Type, boolean
 
-__all__ = ["Access", "Builder", "Op", "Parameter", "Program", "Region", "Value", "copied", "copied_op", "free_values", "show", "walk"]
+__all__ = [
+    "Access", "Builder", "Op", "Parameter", "Program", "Region", "Value", "copied", "copied_op", "free_values",
+    "leaves_of", "show", "walk",
+]  # fmt: skip
 
 EFFECTS = frozenset({"store", "atomic", "grad_store", "grad_add", "assert", "print", "param_grad"})
 MEMORY = frozenset({"load", "store", "atomic", "grad_load", "grad_store", "grad_add"})
@@ -218,7 +221,12 @@ class Builder:
             self.region = before
 
     def emit(
-        self, kind: str, args: Sequence[Value], types: Sequence[Scalar], attr: Any = None, regions: Sequence[Region] = ()
+        self,
+        kind: str,
+        args: Sequence[Value],
+        types: Sequence[Scalar],
+        attr: Any = None,
+        regions: Sequence[Region] = (),
     ) -> Op:
         """Add an operation."""
         op = Op(kind, args, types, attr, regions, self.where)

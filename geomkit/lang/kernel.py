@@ -29,9 +29,9 @@ class Kernel:
     """A compiled kernel; `kernel` makes it. `k(dim, *arguments)` launches it with dim threads, or dim = (n, m[, l]).
 
     Arrays are NumPy's, CuPy's, torch's or JAX's; what the kernel writes is in them when the launch returns. Where a
-    `gk.Tape`, torch or JAX follows gradients through an argument, the launch is recorded, and it returns the arrays that
-    were written as new ones of that library, one or a named tuple of them; a plain array that was given for one of them
-    is written to, too.
+    `gk.Tape`, torch or JAX follows gradients through an argument, the launch is recorded, and it returns the arrays
+    that were written as new ones of that library, one or a named tuple of them; a plain array that was given for one
+    of them is written to, too.
 
     Attributes:
         function: its text and types.
@@ -160,8 +160,8 @@ class Kernel:
             adjoints: the cotangent of each written array: adj_y of y. None is zero.
 
         Returns:
-            a record of gradients by the names of the float parameters; that of a written array is the gradient of what it
-            held before.
+            a record of gradients by the names of the float parameters; that of a written array is the gradient of what
+            it held before.
 
         Raises:
             KernelError: the kernel has no adjoint; the message says where and why.
@@ -196,7 +196,7 @@ class Kernel:
 
     def _latest(self) -> Specialization:
         if not self._known:
-            raise TypeError(message(self.__name__, "source", "a kernel that was launched, as it is generic", "a new one"))
+            raise TypeError(message(self.__name__, "source", "one that was launched, as it is generic", "a new one"))
         return next(reversed(self._known.values()))
 
     def ir(self) -> str:

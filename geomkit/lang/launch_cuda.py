@@ -18,7 +18,12 @@ __all__ = ["adjoint", "run"]
 
 
 def run(
-    found: Specialization, dims: tuple[int, int, int], values: list[Any], *, debug: bool = False, deterministic: bool = False
+    found: Specialization,
+    dims: tuple[int, int, int],
+    values: list[Any],
+    *,
+    debug: bool = False,
+    deterministic: bool = False,
 ) -> None:
     """Launch a forward program.
 
@@ -58,8 +63,8 @@ def adjoint(
 
 def _refuse_order(found: Specialization, program: Any, deterministic: bool) -> None:
     if deterministic and not found.is_ordered(program):
-        raise DeviceError(f"{found.name}: deterministic=True: sums of several threads have no fixed order on CUDA: launch "
-                          "it with arrays on the CPU, or write one element a thread")  # fmt: skip
+        raise DeviceError(f"{found.name}: deterministic=True: sums of several threads have no fixed order on CUDA: "
+                          "launch it with arrays on the CPU, or write one element a thread")  # fmt: skip
 
 
 def _launch(text: Text, block: bytes, total: int) -> None:

@@ -50,7 +50,8 @@ class Frontend(Statements):
         bounds = [self._bound(a) for a in s.iter.args]
         if len(bounds) == 1:
             bounds = [0, *bounds]
-        lower, upper, step = (*bounds, 1)[:3]
+        span = (*bounds, 1)[:3]
+        lower, upper, step = span
         if step == 0 and is_literal(step):
             self.fail(s.iter, "a range's step is not zero")
         if all(type(b) is int for b in (lower, upper, step)):
@@ -59,7 +60,9 @@ class Frontend(Statements):
                 self._unrolled(s, trips)
                 return
         kind: Scalar = next((b.type for b in (lower, upper, step) if isinstance(b, Value)), i32)
-        values = [self.literal(b, kind, s.iter) if is_literal(b) else b for b in (lower, upper, step)]
+        values: list[Value] = []
+        for bound in span:
+            values.append(self.literal(bound, kind, s.iter) if is_literal(bound) else self.value(bound, s.iter))
         for v, a in zip(values, s.iter.args, strict=False):
             if v.type is not kind:
                 self.fail(a, f"the bounds of a range are {kind} and {v.type}: write gk.{kind}(...)")
@@ -224,7 +227,7 @@ class Frontend(Statements):
 
     def _literal_in_loop(self, name: str, old: Value, new: Any, node: ast.AST) -> Value:
         if isinstance(new, float) and old.type.is_integer:
-            self.fail(node, f"'{name}' is {old.type} before the loop and {new} in it: write {name} = 0.0 before the loop")
+            self.fail(node, f"'{name}' is {old.type} before the loop and {new} in it: write {name} = 0.0 before it")
         return self.literal(new, old.type, node)
 
     def _changed_type(self, name: str, old: Value, new: Value) -> str:
@@ -244,9 +247,9 @@ class Frontend(Statements):
             before[name] = rebuilt(x, rest)
             if isinstance(before[name], Value) and not name.startswith("$"):
                 before[name].hint = name
-        inside = dict.fromkeys([*assigned(body), *([s.target.id] if isinstance(s, ast.For) else [])])
-        for name in inside:
-            if isinstance(s, ast.For) and isinstance(s.target, ast.Name) and name == s.target.id:
+        counter = s.target.id if isinstance(s, ast.For) and isinstance(s.target, ast.Name) else ""
+        for name in dict.fromkeys([*assigned(body), *([counter] if counter else [])]):
+            if name == counter:
                 before[name] = Undefined(f"'{name}' counts the loop in line {line}: after it, use another name")
             elif name not in loose and (name not in before or isinstance(before[name], Undefined)):
                 if after.get(name) is POISON:

@@ -1,8 +1,8 @@
 """What an expression of a kernel stands for while it is compiled.
 
-Besides a scalar `Value` that is: a number of Python's, which takes the type of what it meets; a `Compound` of scalars; a
-`View` of an array; a tuple of all these; a `Static`, any other object of Python's; `Undefined`, a name that may have no
-value; `POISON`, after an error that has been reported.
+Besides a scalar `Value` that is: a number of Python's, which takes the type of what it meets; a `Compound` of scalars;
+a `View` of an array; a tuple of all these; a `Static`, any other object of Python's; `Undefined`, a name that may have
+no value; `POISON`, after an error that has been reported.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from geomkit.lang.ir import Value
 from geomkit.lang.struct import Struct
 from geomkit.lang.types import Array, Composite, Mat, Scalar, Vec, f16, f32, scalar_of
 
-__all__ = ["POISON", "Compound", "Static", "Undefined", "View", "captured", "is_literal", "leaf_values", "named", "same"]
+__all__ = ["POISON", "Compound", "Static", "Undefined", "View", "captured", "is_literal", "leaf_values", "named"]
 
 
 class Compound(NamedTuple):

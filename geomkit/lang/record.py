@@ -11,6 +11,7 @@ import numpy as np
 from geomkit.arrays import Library, Recorded, tracker_of
 from geomkit.autodiff import recording
 from geomkit.autodiff.primitive import Primitive, node_for
+from geomkit.autodiff.tape_array import TapeArray
 from geomkit.errors import message
 from geomkit.lang.arguments import overlap
 from geomkit.lang.ir import leaves_of
@@ -58,7 +59,12 @@ class LaunchOp(Primitive):
     """
 
     def __init__(  # pyright: ignore[reportMissingSuperCall]
-        self, kernel: Kernel, found: Specialization, dims: tuple[int, int, int], args: Mapping[str, Any], wanted: set[str]
+        self,
+        kernel: Kernel,
+        found: Specialization,
+        dims: tuple[int, int, int],
+        args: Mapping[str, Any],
+        wanted: set[str],
     ):
         self.kernel, self.found, self.dims = kernel, found, dims
         self.__name__ = self.__qualname__ = kernel.__name__
@@ -148,8 +154,10 @@ def _value(x: Any) -> Any:
 def _write_back(tape: Any, original: Any, made: Any) -> None:
     """Let the caller's own array have the new values; a tape then knows it for what was recorded."""
     if isinstance(original, np.ndarray):
+        if tracker_of(made) == "jax":
+            return  # there are no numbers while jax traces
         original[...] = np.asarray(_value(made))
-        if tape is not None and isinstance(made, Recorded):
+        if tape is not None and isinstance(made, TapeArray):
             for each in recording.tapes():
                 each.wrote(original, made)
     elif is_tensor(original) and not original.requires_grad:

@@ -167,7 +167,9 @@ class Scope:
             text = f"{other.type} {symbol} {literal}: integers and fractions do not mix"
             origin = self.origin(other)
             name = self.literals[other][0] if origin else ""
-            hint = f"write {name} = {float(self.literals[other][1])}" if origin else "write float(...) around the integer"
+            hint = "write float(...) around the integer"
+            if origin:
+                hint = f"write {name} = {float(self.literals[other][1])}"
             self.fail(node, f"{text}{origin}: {hint}")
         return self.literal(literal, other.type, node)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 from typing import Any
 
 import numpy as np
@@ -59,16 +61,15 @@ def struct(cls: type) -> type:
         >>> Particle([0, 0, 1], 2.0)["mass"].item()
         2.0
     """
-    import inspect
-
-    hints = inspect.get_annotations(cls, eval_str=True)
+    frame = sys._getframe(1)
+    hints = inspect.get_annotations(cls, globals=frame.f_globals, locals=frame.f_locals, eval_str=True)
     if not hints:
         raise TypeError(message("struct", cls.__name__, "fields with annotations, such as mass: gk.f32", "none"))
     fields: dict[str, Scalar | Composite] = {}
     for name, annotation in hints.items():
         t = type_of(annotation)
         if isinstance(t, Array) or not isinstance(t, Scalar | Composite):
-            raise TypeError(message("struct", f"{cls.__name__}.{name}", "a scalar, vector, matrix or structure", str(t)))
+            raise TypeError(message("struct", f"{cls.__name__}.{name}", "a scalar, vector or structure", str(t)))
         fields[name] = t
     kind = Struct(cls.__name__, fields)
 

@@ -10,21 +10,22 @@ import numpy as np
 
 from geomkit.errors import message
 from geomkit.runtime import host
-from geomkit.runtime.device import address, empty
+from geomkit.runtime.device import address, empty, zeros
 from geomkit.runtime.kernel import Kernel
 from geomkit.spatial.rays import MeshStruct
 
 __all__ = [
     "MATERIAL",
+    "Arriving",
     "LightRays",
     "LightStruct",
     "Met",
     "Surfaces",
     "bounce",
     "bounce_adj",
+    "found_light",
     "light_rays",
     "light_rays_adj",
-    "met_light",
     "unshadowed",
 ]
 
@@ -33,13 +34,13 @@ _HITS = (
     "const real* materials, const real* positions, const real* normals, const real* face_normals, "
     "const real* directions, const uint* stream, const int* index, int dimension"
 )
-_MET = "int followed, const int* met_face, const real* met_at"
+_MET = "int followed, const int* met, const real* met_at"
 _BOUNCE = _HITS.replace("const real* positions, ", "")
 light_fwd = Kernel(
     SOURCE,
     "light_fwd",
-    f"int kind, Light light, const real* vertices, const int* faces, {_HITS}, {_MET}, double lift, "
-    "double until, real* origins, real* to_light, real* t_max, real* color",
+    f"int kind, Light light, const real* vertices, const int* faces, {_HITS}, {_MET}, double lift, double until, "
+    "real* origins, real* to_light, real* t_max, real* color",
 )
 light_hits = Kernel(
     SOURCE,
@@ -48,10 +49,10 @@ light_hits = Kernel(
     "const int* face, const int* ray_of, const real* throughput, real* color, int* dark, real* value, int* invalid",
     grain=1,
 )
-add_met = Kernel(
+add_unshadowed = Kernel(
     SOURCE,
-    "add_met",
-    "const int* ray_of, const real* t_max, const real* throughput, const real* color, int* dark, real* value",
+    "add_unshadowed",
+    "const int* rays, const real* t_max, int* dark, const real* throughput, real* color, real* value",
 )
 light_adj = Kernel(
     SOURCE,
@@ -125,7 +126,7 @@ class LightStruct:
         position, axis, power: (3,) float64.
         faces: (E,) int32, of an area light; distribution: (E,) float64, the running sum of their shares, that of the
             areas; area: all of it.
-        followed: of an area light, whether rays of surfaces find it as well, so that the points drawn are not alone.
+        followed: of an area light, whether the rays of surfaces find it as well (`met_light`), and samples share.
         size: of an environment's image, columns and rows; distribution is then as in Surroundings.
     """
 
@@ -183,6 +184,13 @@ class Met(NamedTuple):
         return cls(empty(device, 0, np.int32), empty(device, (0, 2), dtype))
 
 
+class Arriving(NamedTuple):
+    """What M hits see of a light."""
+
+    color: Any  # (M, 3)
+    dark: Any  # (M,) int32, whether nothing can be seen, whatever the light's and the surface's colours
+
+
 class LightRays(NamedTuple):
     """A ray to a sample of a light for each of M hits, and what is seen if nothing is in its way."""
 
@@ -205,7 +213,7 @@ def light_rays(
         dimension: of the random numbers.
         lift: how far above the surface the rays start.
         short: how far before the light they end, as a share of the way.
-        met: the points of an area light that the surfaces' own rays found, in place of drawn ones.
+        met: the points of an area light that the surface's own rays found, in place of drawn ones.
     """
     m, until = len(s), np.inf if light.position_at_infinity else 1 - short
     origins, to_light, color = (empty(mesh.device, (m, 3), mesh.dtype) for _ in range(3))
@@ -222,13 +230,10 @@ def light_rays(
 def unshadowed(
     mesh: Any, light: LightStruct, s: Surfaces, dimension: int, throughput: Any, value: Any, *, lift: float,
     short: float,
-) -> tuple[Any, Any]:  # fmt: skip
+) -> Arriving:  # fmt: skip
     """What is seen of a light, shadows included; times the throughput it adds to the values of the rays.
 
     Arguments are as of `light_rays`. Rays that go the same way are sorted to go through the tree together.
-
-    Returns:
-        (M, 3) what is seen, and (M,) int32 where it is dark: where no light comes, or something is in its way.
     """
     m, until = len(s), np.inf if light.position_at_infinity else 1 - short
     color, dark = empty(mesh.device, (m, 3), mesh.dtype), empty(mesh.device, m, np.int32)
@@ -242,14 +247,14 @@ def unshadowed(
     )  # fmt: skip
     if blocks and int(invalid.max()):
         raise ValueError(message("render", "scene", "finite places and directions of light", "others"))
-    return color, dark
+    return Arriving(color, dark)
 
 
-def met_light(rays: LightRays, s: Surfaces, throughput: Any, value: Any, device: str) -> tuple[Any, Any]:
-    """As `unshadowed`, of points that the surfaces' rays have met."""
-    dark = empty(device, len(s), np.int32)
-    add_met(len(s), s.ray, rays.t_max, throughput, rays.color, dark, value)
-    return rays.color, dark
+def found_light(rays: LightRays, s: Surfaces, throughput: Any, value: Any, device: str) -> Arriving:
+    """As `unshadowed`, of points that the surface's rays have met: nothing is in the way."""
+    dark = zeros(device, len(s), np.int32)
+    add_unshadowed(len(s), s.ray, rays.t_max, dark, throughput, rays.color, value)
+    return Arriving(rays.color, dark)
 
 
 def light_rays_adj(
@@ -272,8 +277,8 @@ def light_rays_adj(
     light_adj(
         n, BLOCK, m, light.kind, light, mesh.vertices_array, mesh.faces_array, s.material, s.position, s.normal,
         s.face_normal, s.direction, s.stream, s.index, dimension, int(met is not None), *found, s.ray, adj_value,
-        throughput, dark, int(fresh), adj_throughput, adj.material, adj.position, adj.normal, adj.direction, sums,
-        face, corners,
+        throughput, dark, int(fresh), adj_throughput, adj.material, adj.position, adj.normal, adj.direction, sums, face,
+        corners,
     )  # fmt: skip
     return sums.sum(axis=0), face, corners
 

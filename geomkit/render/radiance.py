@@ -12,13 +12,14 @@ from geomkit.render.direct_light import (
     AREA,
     CONSTANT,
     MATERIAL,
+    Arriving,
     Met,
     Surfaces,
     bounce,
     bounce_adj,
+    found_light,
     light_rays,
     light_rays_adj,
-    met_light,
     unshadowed,
 )
 from geomkit.render.first_hits import FirstHits, hit_rays
@@ -42,9 +43,9 @@ class _Step:
         directions: (M, 3) of their rays.
         hits: of them.
         surfaces: (K) rows of those that hit something.
-        seen: for each light (K, 3), what arrives from there, tints aside; None where nobody asks.
-        dark: for each light (K,) int32, where nothing does; None where nothing is lit at this bounce.
-        found: of area lights by number, what the surfaces' own rays met of them, and as `seen` and `dark`.
+        seen: for each light what arrives from there, tints aside, its color None where nobody asks; or None where
+            nothing is lit at this bounce.
+        found: what the surfaces' own rays meet, and by light what arrives from there; of area lights alone.
         factor: (K, 3) of what comes by the next bounce, or None.
         throughput: (K, 3) of this bounce.
     """
@@ -53,8 +54,7 @@ class _Step:
     hits: Hits
     surfaces: Surfaces
     seen: Any = None
-    dark: Any = None
-    found: dict[int, tuple[Met, Any, Any]] = field(default_factory=dict)
+    found: dict[int, tuple[Met, Arriving]] = field(default_factory=dict)
     factor: Any = None
     throughput: Any = None
 
@@ -106,8 +106,7 @@ class Radiance:
             throughput = xp.ones((len(s), 3), dtype) if throughput is None else throughput[s.at]
             step.throughput = throughput
             known = {} if first is None or k > 0 else first.shadows
-            arriving = [self._arriving(s, j, k, throughput, known, again) for j in range(len(tables.lights))]
-            step.seen, step.dark = zip(*arriving, strict=True) if arriving else ((), ())
+            step.seen = [self._arriving(s, j, k, throughput, known, again) for j in range(len(tables.lights))]
             if k + 1 == depth and not tables.has_emitters:
                 break
             directions, factor = bounce(tables.mesh, s, _dimension(k, -1))
@@ -118,7 +117,6 @@ class Radiance:
             if k + 1 == depth:
                 break
             step.factor, throughput = factor, throughput * factor
-            at = hit_rays(met.face, tables.device)
         if self._blind is not None:
             self.value[self._blind] = 0
 
@@ -154,19 +152,19 @@ class Radiance:
 
     def _arriving(
         self, s: Surfaces, j: int, k: int, throughput: Any, known: dict[Any, Any], again: bool
-    ) -> tuple[Any, Any]:
-        """What is seen of light j, shadows included, which adds to the value; and where it is dark."""
+    ) -> Arriving:
+        """What is seen of light j, shadows included; it adds to the value."""
         mesh, entry, dimension = self.tables.mesh, self.tables.lights[j], _dimension(k, j)
         key = self._shadow_key(j)
         if again and key in known:
-            return None, known[key]
+            return Arriving(None, known[key])
         if entry.tint is not None:
             directions = light_rays(mesh, entry.light, s, dimension).directions
             throughput = throughput * entry.tint.at(s, directions, dimension)
-        color, dark = unshadowed(mesh, entry.light, s, dimension, throughput, self.value, lift=self._lift, short=SHORT)
+        seen = unshadowed(mesh, entry.light, s, dimension, throughput, self.value, lift=self._lift, short=SHORT)
         if key is not None and not again:
-            known[key] = dark
-        return color, dark
+            known[key] = seen.dark
+        return seen
 
     def _shadow_key(self, j: int) -> Any:
         """All that the rays from known hits to light j depend on; None where that is too much to tell."""
@@ -188,7 +186,7 @@ class Radiance:
             rays, throughput = light_rays(t.mesh, entry.light, s, _dimension(k, j), met=met), step.throughput
             if entry.tint is not None:
                 throughput = throughput * entry.tint.at(s, rays.directions, _dimension(k, j), met)
-            step.found[j] = met, *met_light(rays, s, throughput, self.value, t.device)
+            step.found[j] = met, found_light(rays, s, throughput, self.value, t.device)
 
     # ---- the way back
 
@@ -225,10 +223,10 @@ class Radiance:
         for k in range(len(self.steps) - 1, -1, -1):
             step = self.steps[k]
             s = step.surfaces
-            lit = bool(step.dark)
+            lit = bool(step.seen)
             adj_s = _adj_surfaces(xp, s, t.dtype, empty=lit)
             by_ray: dict[str, Any] = {}
-            if step.dark is not None:
+            if step.seen is not None:
                 adj_throughput = self._step_adj(step, k, adj, adj_s, adj_origins, adj_throughput, out)
             if k == 0:
                 by_ray = dict(adj_t=adj_t, adj_flat=adj_normal, adj_place=adj_position)
@@ -261,25 +259,23 @@ class Radiance:
     ) -> Any:
         """Gradients of a bounce: those of its surfaces add up in adj_s, that of its throughput is returned."""
         t, s = self.tables, step.surfaces
-        adj_through = (self.xp.empty if step.dark else self.xp.zeros)((len(s), 3), t.dtype)
-        samples = [(j, None, step.seen[j], step.dark[j]) for j in range(len(t.lights))]
-        samples += [(j, *found) for j, found in step.found.items()]
-        fresh = True
-        for j, met, seen, dark in samples:
+        samples = [(j, None, seen) for j, seen in enumerate(step.seen)]
+        samples += [(j, met, seen) for j, (met, seen) in step.found.items()]
+        adj_through = (self.xp.empty if samples else self.xp.zeros)((len(s), 3), t.dtype)
+        for n, (j, met, seen) in enumerate(samples):
             entry, dimension, tint = t.lights[j], _dimension(k, j), None
             through, to_through = step.throughput, adj_through
             if entry.tint is not None:
                 to_light = light_rays(t.mesh, entry.light, s, dimension, met=met).directions
                 tint = entry.tint.at(s, to_light, dimension, met)
-                entry.tint.adjoint(s, to_light, dimension, adj[s.ray] * through * seen, out, met)
+                entry.tint.adjoint(s, to_light, dimension, adj[s.ray] * through * seen.color, out, met)
                 through, to_through = through * tint, self.xp.zeros_like(adj_through)
-                if fresh:
+                if n == 0:
                     adj_through[:] = 0
             sums, face, corners = light_rays_adj(
-                t.mesh, entry.light, s, dimension, adj_value=adj, throughput=through, dark=dark, fresh=fresh,
+                t.mesh, entry.light, s, dimension, adj_value=adj, throughput=through, dark=seen.dark, fresh=n == 0,
                 adj_throughput=to_through, adj=adj_s, met=met,
             )  # fmt: skip
-            fresh = False
             if tint is not None:
                 adj_through += to_through * tint
             entry.add_gradients(to_host(sums), out)

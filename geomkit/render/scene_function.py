@@ -53,9 +53,9 @@ class _Bound:
     takes_result, reason, discrete = False, "", {}
 
     def __init__(
-        self, op: Primitive, scene: Scene, camera: Any, options: dict[str, Any], arrays: dict[str, Any], followed: Any
+        self, op: Primitive, scene: Scene, camera: Any, options: dict[str, Any], arrays: dict[str, Any], wanted: Any
     ):
-        self.op, self.scene, self.camera, self.options, self.followed = op, scene, camera, options, followed
+        self.op, self.scene, self.camera, self.options, self.wanted = op, scene, camera, options, wanted
         self.__name__ = op.__name__
         self.parameters = tuple(arrays)
         self.sends = {path: path for path in arrays}
@@ -95,9 +95,7 @@ class _Bound:
             cotangents = {
                 f"adj_{n}": [_or_zero(x, shape[n]) for x, shape in zip(given[n], shapes, strict=True)] for n in names
             }
-        takes = inspect.signature(self.op.adjoint).parameters
-        asked = {"wanted": self.followed} if "wanted" in takes else {}
-        g = self.op.adjoint(scene, camera, **self.options, **cotangents, **asked)
+        g = self.op.adjoint(scene, camera, **self.options, **cotangents, wanted=self.wanted)
         fields = g.camera if isinstance(g.camera, list) else [g.camera]
         found = dict(g.scene)
         for prefix, own in zip(_views(camera), fields, strict=True):

@@ -141,8 +141,8 @@ def entries(path: Path, *names: str) -> tuple[int, ...]:
             try:
                 library = _libraries[str(path)] = ctypes.CDLL(str(path))
             except OSError as error:
-                raise DeviceError(f"a compiled kernel cannot be loaded ({error}): set GEOMKIT_CACHE_DIR to a folder from "
-                                  "which programs may run") from error  # fmt: skip
+                raise DeviceError(f"a compiled kernel cannot be loaded ({error}): set GEOMKIT_CACHE_DIR to a folder "
+                                  "from which programs may run") from error  # fmt: skip
     found = [ctypes.cast(getattr(library, name), ctypes.c_void_p).value for name in names]
     return tuple(address for address in found if address is not None)
 

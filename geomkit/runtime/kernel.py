@@ -23,6 +23,11 @@ STRUCTS: dict[str, tuple[tuple[str, str], ...]] = {
         ("scale", "d"),
     ),
     "Mesh": (("vertices", "P"), ("faces", "P")),
+    "HashGrid": (
+        *((name, "P") for name in ("start", "order", "x", "y", "z")),
+        *((name, "d") for name in ("lx", "ly", "lz", "inverse", "radius")),
+        *((name, "i") for name in ("ex", "ey", "ez", "nx", "ny", "nz")),
+    ),
     "Rays": (
         ("origins", "P"),
         ("directions", "P"),

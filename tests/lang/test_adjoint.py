@@ -128,11 +128,12 @@ def test_gradient(name, monkeypatch):
         for place in np.ndindex(x.shape):
             step = np.zeros_like(x)
             step[place] = 1e-6
-            sides = [value([*args[:k], (x + s * step) if x.shape else float(x + s * step), *args[k + 1 :]]) for s in (1, -1)]
+            moved = [x + s * step if x.shape else float(x + s * step) for s in (1, -1)]
+            sides = [value([*args[:k], v, *args[k + 1 :]]) for v in moved]
             np.testing.assert_allclose(gradient[place], (sides[0] - sides[1]) / 2e-6, rtol=2e-6, atol=2e-7)
     # With a stack or with checkpoints, compiled or interpreted, the gradients are the same.
     bound, values = kernel.bound((*args, np.zeros(shape)))
-    wrt = frozenset(k for k in kernel.names if getattr(found, k, None) is not None and np.ndim(getattr(found, k))) | {output}
+    wrt = frozenset(k for k in kernel.names if np.ndim(getattr(found, k, 0.0))) | {output}
     for slots in (0, 1, 2, 16):
         grads = {k: np.zeros_like(getattr(found, k)) for k in wrt if k != output} | {output: adj.copy()}
         interpret(bound.adjoint(wrt, slots).program, (n, 1, 1), values, grads)
@@ -193,6 +194,7 @@ def test_deterministic_sums():
     assert np.array_equal(found[0], found[1]) and np.array_equal(found[0], found[2])
 
 
+@pytest.mark.slow
 def test_random_programs(tmp_path):
     """GEOMKIT_FUZZ=1000 tries as many programs, 150 if it is not set."""
     count = int(os.environ.get("GEOMKIT_FUZZ", "150"))
@@ -215,16 +217,14 @@ def test_without_saved_state_random_programs_fail(tmp_path, monkeypatch):
         reverse.iteration = original
         return found
 
-    real = adjoint.reversed_with_stack
-    monkeypatch.setattr(adjoint, "STACK", lambda *a: forgotten(*a))
-    assert real is adjoint.reversed_with_stack
-    errors = programs.check(range(20), tmp_path)
-    assert sum(not e < 1e-6 for e in errors.values()) >= 5
+    monkeypatch.setattr(adjoint, "STACK", forgotten)
+    errors = programs.check(range(8), tmp_path)
+    assert sum(not e < 1e-6 for e in errors.values()) >= 2
 
 
 def test_interpreted_programs_are_the_compiled_ones(tmp_path, monkeypatch):
-    module = programs.module_of(range(12), tmp_path)
-    kernels = [getattr(module, f"f{seed}") for seed in range(12)]
+    module = programs.module_of(range(5), tmp_path)
+    kernels = [getattr(module, f"f{seed}") for seed in range(5)]
     programs.compile_together(kernels, frozenset("xwpz"))
     for seed, kernel in enumerate(kernels):
         given = programs.inputs(seed)

@@ -94,7 +94,13 @@ def structures(p: gk.array(Particle), by: Particle):
 
 
 @gk.kernel
-def sums(x: gk.array(gk.f32), bins: gk.array(gk.i32), y: gk.array(gk.f32), least: gk.array(gk.i32), seen: gk.array(gk.i32)):
+def sums(
+    x: gk.array(gk.f32),
+    bins: gk.array(gk.i32),
+    y: gk.array(gk.f32),
+    least: gk.array(gk.i32),
+    seen: gk.array(gk.i32),
+):
     i = gk.tid()
     y[bins[i]] += x[i]
     gk.atomic_min(least, 0, i + 3)

@@ -132,6 +132,19 @@ def test_an_edge_that_goes_behind_another(covered, model):
     assert g[right, 0].sum() == pytest.approx(3 * scale**2 * (0.4 - limit), rel=1e-3)
 
 
+@pytest.mark.parametrize("lit", [0.1, 0.37, 0.63, 0.9])
+def test_an_edge_before_another(lit):
+    """What a dark square covers that moves to the right: of its side, the part that a glowing one is behind."""
+    end = np.interp(lit, [0, 1], [-0.4, 0.4])
+    lamp = gk.Mesh(quad(3, -0.5).vertices - [0, 3 - end, 0], quad().faces)
+    scene = gk.Scene({"dark": gk.Object(quad(0.4, 0.5), gk.Material(albedo=(0, 0, 0))), "lamp": glow(lamp)})
+    view = gk.Camera.orthographic((0, 0, 4), (0, 0, 0), extent=2, width=24, height=24)
+    g = gk.render.adjoint(scene, view, samples=1, depth=0, adj_color=np.ones((24, 24, 3)))["dark.vertices"]
+    right = np.asarray(scene["dark.vertices"])[:, 0] > 0
+    # (Beyond the middles of the outermost pieces nothing is looked for.)
+    assert g[right, 0].sum() == pytest.approx(-3 * 144 * (end + 0.4), rel=0.02, abs=20 if lit in (0.1, 0.9) else 0)
+
+
 def test_shaded_faces_and_creases():
     """Flat faces under a lamp: the shading jumps across every edge."""
     scene = gk.Scene({"a": gk.shapes.icosphere(1, dtype=np.float64)}, gk.PointLight((2, 3, 4), (30.0, 20.0, 10.0)))

@@ -29,42 +29,44 @@ GK_FN Random2 random_of(const uint* stream, const int* index, int i, int dimensi
     return random2(hashed(stream[i], (uint)dimension), (uint)index[i]);
 }
 
-// Whether light arrives on a side that reflects, whatever the colours of light and surface.
+// A sample of the light for hit i: drawn, or if `followed` what a ray of the surface met: the face met[i], or -1.
+GK_FN LightSample light_at(int i, int kind, const Light& light, const real* vertices, const int* faces, const Lit& s, int followed, const int* met,
+                           const real* met_at, Random2 u) {
+    if (followed) return met_light(light, vertices, faces, met[i], met_at[2 * (uint64)i], met_at[2 * (uint64)i + 1], s.m, s.p, s.n, s.wo);
+    return sampled_light(kind, light, vertices, faces, s.m, s.p, s.n, s.wo, u);
+}
+// Whether anything is seen if neither light nor surface is black and nothing is in the way.
 GK_FN bool is_lit(const Lit& s, const Arrival& a) {
     return s.visible && a.factor > 0 && dot(s.face_normal, a.wi) > 0 && reflects(s.m, s.n, s.wo, a.wi);
 }
-GK_FN Vec3 color_of(const Arrival& a, const Light& light) { return a.factor * light_power(light); }
-
-// Points of an area light that rays of the surfaces have met, in place of drawn ones if `followed`: of hit i on face[i], or -1.
-struct Met {
-    int followed;
-    const int* face;
-    const real* at;
-
-    GK_FN LightSample sample(int i, const Light& light, const real* vertices, const int* faces, const Lit& s) const {
-        return met_light(light, vertices, faces, face[i], at[2 * (uint64)i], at[2 * (uint64)i + 1], s.m, s.p, s.n, s.wo);
-    }
-};
 
 // The ray to the sample starts `lift` above the surface, on the light's side, and ends at `until`; where the light adds nothing
 // it ends before it starts.
 GK_KERNEL light_fwd(int n, int kind, Light light, const real* vertices, const int* faces, const real* materials, const real* positions,
                     const real* normals, const real* face_normals, const real* directions, const uint* stream, const int* index,
-                    int dimension, int followed, const int* met_face, const real* met_at, double lift, double until, real* origins,
+                    int dimension, int followed, const int* met, const real* met_at, double lift, double until, real* origins,
                     real* to_light, real* t_max, real* color) {
-    const Met met = {followed, met_face, met_at};
     GK_EACH(i, n) {
         Lit s = lit_at(i, materials, positions, normals, face_normals, directions);
-        LightSample l = met.followed ? met.sample(i, light, vertices, faces, s)
-                                     : sampled_light(kind, light, vertices, faces, s.m, s.p, s.n, s.wo, random_of(stream, index, i, dimension));
+        LightSample l = light_at(i, kind, light, vertices, faces, s, followed, met, met_at, random_of(stream, index, i, dimension));
         Arrival a = arriving(kind, light, vertices, faces, l);
         bool lit = is_lit(s, a);
-        Vec3 seen = lit ? product(scattered(s.m, s.n, s.wo, a.wi), color_of(a, light)) : Vec3{0, 0, 0};
+        Vec3 seen = lit ? product(scattered(s.m, s.n, s.wo, a.wi), a.factor * light_power(light)) : Vec3{0, 0, 0};
         real side = dot(s.face_normal, l.to);
         set_row(color, i, seen);
         set_row(origins, i, s.p + (side > 0 ? real(lift) : side < 0 ? -real(lift) : 0) * s.face_normal);
         set_row(to_light, i, l.to);
         t_max[i] = lit ? real(until) : real(-1);
+    }
+}
+
+// What is seen of a light is nothing where it does not reach or something is in the way: dark[i] becomes 1. The rest, times the
+// throughput, adds to the rays' values.
+GK_KERNEL add_unshadowed(int n, const int* rays, const real* t_max, int* dark, const real* throughput, real* color, real* value) {
+    GK_EACH(i, n) {
+        dark[i] = dark[i] != 0 || t_max[i] < 0;
+        if (dark[i]) set_row(color, i, {0, 0, 0});
+        else add_row(value, rays[i], product(row(throughput, i), row(color, i)));
     }
 }
 
@@ -131,6 +133,7 @@ GK_KERNEL light_hits(int n, int block, int count, Bvh bvh, Mesh mesh, int kind, 
     unsigned char* octant = located(scratch_octant);
     GK_EACH(b, n) {
         const int first = b * block, m = min(first + block, count) - first;
+        const Vec3 power = light_power(light);
         int start[9] = {}, lit = 0;
         random.draw(kind, stream, index, first, m, dimension);
         for (int k = 0; k < m; ++k) {
@@ -140,7 +143,7 @@ GK_KERNEL light_hits(int n, int block, int count, Bvh bvh, Mesh mesh, int kind, 
             Arrival a = arriving(kind, light, mesh.vertices, mesh.faces, l);
             const bool reaches = is_lit(s, a);
             dark[i] = !reaches;
-            set_row(color, i, reaches ? product(scattered(s.m, s.n, s.wo, a.wi), color_of(a, light)) : Vec3{0, 0, 0});
+            set_row(color, i, reaches ? product(scattered(s.m, s.n, s.wo, a.wi), a.factor * power) : Vec3{0, 0, 0});
             if (!reaches) continue;
             real side = dot(s.face_normal, l.to);
             set_row(drawn.origin, lit, s.p + (side > 0 ? real(lift) : side < 0 ? -real(lift) : 0) * s.face_normal);
@@ -167,28 +170,19 @@ GK_KERNEL light_hits(int n, int block, int count, Bvh bvh, Mesh mesh, int kind, 
     }
 }
 
-// What is seen of a light that was met, and so has nothing before it.
-GK_KERNEL add_met(int n, const int* ray_of, const real* t_max, const real* throughput, const real* color, int* dark, real* value) {
-    GK_EACH(i, n) {
-        dark[i] = t_max[i] < 0;
-        if (!dark[i]) add_row(value, ray_of[i], product(row(throughput, i), row(color, i)));
-    }
-}
-
 // adj_value is by ray. Cotangents add up in the arrays of hits, from zero if `fresh`; what is `dark` has none. Item b has `block` hits: sums[b] has those of position,
 // axis and power of the light; light_face and adj_light the emitting face of each hit, or -1, and its corners.
 GK_KERNEL light_adj(int n, int block, int count, int kind, Light light, const real* vertices, const int* faces, const real* materials,
                     const real* positions, const real* normals, const real* face_normals, const real* directions,
-                    const uint* stream, const int* index, int dimension, int followed, const int* met_face, const real* met_at,
+                    const uint* stream, const int* index, int dimension, int followed, const int* met, const real* met_at,
                     const int* rays, const real* adj_value, const real* throughput, const int* dark, int fresh, real* adj_throughput, real* adj_materials, real* adj_positions,
                     real* adj_normals, real* adj_directions, double* sums, int* light_face, real* adj_light) {
     GK_SCRATCH Drawn scratch_random;
     Drawn& random = *located(&scratch_random);
-    const Met met = {followed, met_face, met_at};
     GK_EACH(b, n) {
         Vec3d position = {0, 0, 0}, axis = {0, 0, 0}, power = {0, 0, 0};
         const int first = b * block;
-        if (!met.followed) random.draw(kind, stream, index, first, min(block, count - first), dimension);
+        random.draw(kind, stream, index, first, min(block, count - first), dimension);
         for (int i = b * block; i < min((b + 1) * block, count); ++i) {
             if (kind == AREA) light_face[i] = -1;
             if (fresh) {
@@ -199,14 +193,13 @@ GK_KERNEL light_adj(int n, int block, int count, int kind, Light light, const re
             Vec3 adj = row(adj_value, rays[i]);
             if (dark[i] || (adj.x == 0 && adj.y == 0 && adj.z == 0)) continue;
             Lit s = lit_at(i, materials, positions, normals, face_normals, directions);
-            LightSample l =
-                met.followed ? met.sample(i, light, vertices, faces, s)
-                             : sampled_light(kind, light, vertices, faces, s.m, s.p, s.n, s.wo, random.of(kind, stream, index, first, i - first, dimension));
+            LightSample l = light_at(i, kind, light, vertices, faces, s, followed, met, met_at, random.of(kind, stream, index, first, i - first, dimension));
             Arrival a = arriving(kind, light, vertices, faces, l);
-            Vec3 reflected = scattered(s.m, s.n, s.wo, a.wi), color = color_of(a, light);
-            add_row(adj_throughput, i, product(adj, product(reflected, color)));
+            Vec3 reflected = scattered(s.m, s.n, s.wo, a.wi);
+            Vec3 arrives = a.factor * light_power(light);
+            add_row(adj_throughput, i, product(adj, product(reflected, arrives)));
             adj = product(row(throughput, i), adj);
-            AdjScattered to_bsdf = adj_scattered(s.m, s.n, s.wo, a.wi, product(adj, color));
+            AdjScattered to_bsdf = adj_scattered(s.m, s.n, s.wo, a.wi, product(adj, arrives));
             Vec3 adj_arriving_color = product(adj, reflected);
             AdjArrival to_light = adj_arriving(kind, light, vertices, faces, l, to_bsdf.wi, adj_arriving_color);
             add_material(adj_materials, i, to_bsdf.m);

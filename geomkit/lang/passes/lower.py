@@ -1,4 +1,4 @@
-"""From what the user wrote to what is emitted: functions with adjoints of their own put in place, checks kept or not."""
+"""From what the user wrote to what is emitted: functions with adjoints of their own in place, checks kept or not."""
 
 from __future__ import annotations
 
