@@ -46,7 +46,7 @@ constexpr double ROUNDING_2 = 3.4e-16, ROUNDING_3 = 7.8e-16, TWOFOLD_ROUNDING = 
 GK_FN int sign_of(double a, double bound) { return a > bound ? 1 : a < -bound ? -1 : 0; }
 
 // The sign of (a - c) x (b - c): positive if a, b, c turn counter-clockwise.
-GK_FN int orientation(double ax, double ay, double bx, double by, double cx, double cy) {
+GK_ONCE int orientation(double ax, double ay, double bx, double by, double cx, double cy) {
     double left = (ax - cx) * (by - cy), right = (ay - cy) * (bx - cx), size = abs(left) + abs(right);
     int sign = sign_of(left - right, ROUNDING_2 * size);
     if (sign || size == 0) return sign;
@@ -59,7 +59,7 @@ GK_FN Twofold twofold_minor(double ax, double ay, double bx, double by, double d
 }
 
 // The side of the plane through a, b and c that d is on: the sign of (a - d) . ((b - d) x (c - d)).
-GK_FN int orientation(Vec3d a, Vec3d b, Vec3d c, Vec3d d) {
+GK_ONCE int orientation(Vec3d a, Vec3d b, Vec3d c, Vec3d d) {
     Vec3d u = a - d, v = b - d, w = c - d;
     double vw1 = v.x * w.y, vw2 = v.y * w.x, wu1 = w.x * u.y, wu2 = w.y * u.x, uv1 = u.x * v.y, uv2 = u.y * v.x;
     double det = u.z * (vw1 - vw2) + v.z * (wu1 - wu2) + w.z * (uv1 - uv2);

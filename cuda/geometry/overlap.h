@@ -9,7 +9,7 @@ struct Corners {
     int axis;  // along which it is seen largest; -1 of a triangle without area, which is not looked into
 };
 
-GK_FN Corners corners_of(Vec3d a, Vec3d b, Vec3d c) {
+GK_ONCE Corners corners_of(Vec3d a, Vec3d b, Vec3d c) {
     Corners t = {{a, b, c}, -1};
     Vec3d n = cross(b - a, c - a);
     int order[3] = {0, 1, 2};
@@ -31,7 +31,7 @@ GK_FN bool segments_meet(int axis, Vec3d a, Vec3d b, Vec3d p, Vec3d q) {
 }
 
 // The segment from p to q and a triangle, given the sides of its plane on which p and q are.
-GK_FN bool segment_meets(const Corners& t, Vec3d p, Vec3d q, int p_side, int q_side) {
+GK_ONCE bool segment_meets(const Corners& t, Vec3d p, Vec3d q, int p_side, int q_side) {
     if (t.axis < 0 || p_side * q_side > 0) return false;
     const Vec3d &a = t.at[0], &b = t.at[1], &c = t.at[2];
     if (p_side || q_side) {
@@ -46,7 +46,7 @@ GK_FN bool segment_meets(const Corners& t, Vec3d p, Vec3d q, int p_side, int q_s
 GK_FN int side_of(const Corners& t, Vec3d p) { return orientation(t.at[0], t.at[1], t.at[2], p); }
 
 // Edges k to k + 1 of one, of which `which` says the bits, and the other triangle.
-GK_FN bool edges_meet(const Corners& one, const Corners& other, int which) {
+GK_ONCE bool edges_meet(const Corners& one, const Corners& other, int which) {
     if (other.axis < 0) return false;
     int side[3];
     for (int k = 0; k < 3; ++k) side[k] = side_of(other, one.at[k]);

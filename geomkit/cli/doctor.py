@@ -15,6 +15,7 @@ OPTIONAL = {
     "torch": "torch",
     "jax": "jax",
     "imageio-ffmpeg": "video",
+    "xatlas": "uv",
     "nbclient": "notebook",
     "ipykernel": "notebook",
     "open3d": "bench",
