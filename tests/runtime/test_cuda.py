@@ -333,6 +333,7 @@ def work_on_the_cpu():
     gk.closest_point.adjoint(mesh, points, adj_point=points, adj_distance=points[:, 0])
     gk.signed_distance.adjoint(mesh, points, adj_distance=points[:, 0])
     gk.winding_number.adjoint(open_mesh, points, adj_winding=points[:, 0])
+    gk.area.adjoint(mesh, adj_area=1.0)
     field = np.random.default_rng(0).normal(size=(6, 7, 40)).astype(np.float32)
     for boundary, topology, gradient in (("open", "table", "edge"), ("cap", "trilinear", "normal")):
         surface = gk.marching_cubes(field, boundary=boundary, topology=topology)
@@ -369,7 +370,8 @@ def test_emulated_launches(recorded, emulated):
                 assert_alike(np.asarray(a), expected)
         names.add(launched.name)
     assert {"pack_triangles", "fit_boxes", "split_ranges", "link_nodes", "build_frames", "fit_moments"} <= names
-    assert {"closest_point_adj", "signed_distance_adj", "winding_number_points_adj", "sum_corners"} <= names
+    assert {"closest_point_adj", "signed_distance_adj", "winding_number_points_adj"} <= names
+    assert {"sum_pieces", "sum_pieces_at_vertices", "sum_corners"} <= names
     assert {"sample_signs", "live_cells", "count_rows", "marching_cubes_fwd", "marching_cubes_adj"} <= names
 
 

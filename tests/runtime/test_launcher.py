@@ -220,6 +220,7 @@ def test_threads_of_python_may_launch_at_once(program):
 
 
 @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:os.fork.. was called:RuntimeWarning")  # jax, where other tests have loaded it
 def test_child_of_a_fork_launches(program):
     call = launcher(program, "axpy", AXPY, grain=64).launch
     x, y = np.ones(10_000, np.float32), np.zeros(10_000, np.float32)
