@@ -10,12 +10,14 @@ from typing import Any, overload
 import numpy as np
 
 from geomkit.arrays import Recorded, imported, library_of
+from geomkit.autodiff import recording
 from geomkit.errors import message
 from geomkit.lang.arguments import array_argument, dimensions, element_of, is_strided
 from geomkit.lang.function import Function
 from geomkit.lang.ir import leaves_of, show
 from geomkit.lang.loops import build
 from geomkit.lang.record import differentiable, launch_tracked, tracker
+from geomkit.lang.relaunch import relaunch
 from geomkit.lang.specialization import Specialization
 from geomkit.lang.types import Array, Type, f16, f32
 from geomkit.runtime.device import namespace
@@ -48,6 +50,9 @@ class Kernel:
         self._generic = self.function.generic
         self._debug = os.environ.get("GEOMKIT_DEBUG", "") not in ("", "0")
         self._known: dict[Any, Specialization] = {}
+        self._again: Any = None
+        self._types: tuple[type, ...] = ()  # of the dim and arguments that it takes
+        self._rank = 0
         if not self._generic:
             self.specialization({}, frozenset())
 
@@ -100,11 +105,23 @@ class Kernel:
         return found, values
 
     def __call__(self, dim: Any, *args: Any) -> Any:
+        if (type(dim), *map(type, args)) == self._types and recording.innermost() is None:
+            if (1 if type(dim) is int else len(dim)) == self._rank:
+                try:
+                    return self._again(dim, *args)
+                except (TypeError, ValueError):
+                    # Nothing has run. The long way says what is wrong, or has another program for these arrays.
+                    pass
         who = tracker(args)
         if who:
             return launch_tracked(self, who, dim, args)
         found, values = self.bound(args)
-        self._launch(found, dimensions(self.__name__, dim, found.rank), values)
+        dims = dimensions(self.__name__, dim, found.rank)
+        self._launch(found, dims, values)
+        if type(dim) in (int, tuple) and 0 not in dims and not self._debug:
+            self._again = relaunch(found, args, deterministic=self.deterministic)
+            self._types = (type(dim), *map(type, args)) if self._again else ()
+            self._rank = found.rank
         return None
 
     def run(self, dims: tuple[int, int, int], args: Sequence[Any]) -> None:
@@ -191,7 +208,7 @@ class Kernel:
         Returns:
             the kernel.
         """
-        self._debug = on
+        self._debug, self._types = on, ()
         return self
 
     def _latest(self) -> Specialization:

@@ -13,7 +13,9 @@ from typing import NamedTuple
 from geomkit.errors import DeviceError
 from geomkit.runtime import host
 
-__all__ = ["Fault", "Launcher", "Misfit"]
+__all__ = ["Fault", "Launcher", "Misfit", "is_built"]
+
+NAME = "geomkit_launch"
 
 
 class Misfit(TypeError):
@@ -50,10 +52,16 @@ class _Record(ctypes.Structure):
 
 
 @cache
+def is_built() -> bool:
+    """Whether there is a launcher: installing without Python's headers leaves it out."""
+    return (host.library_folder() / f"{NAME}.so").exists()
+
+
+@cache
 def _extension() -> ModuleType:
-    path = str(host.library_folder() / "geomkit_launch.so")
-    loader = importlib.machinery.ExtensionFileLoader("geomkit_launch", path)
-    spec = importlib.util.spec_from_file_location("geomkit_launch", path, loader=loader)
+    path = str(host.library_folder() / f"{NAME}.so")
+    loader = importlib.machinery.ExtensionFileLoader(NAME, path)
+    spec = importlib.util.spec_from_file_location(NAME, path, loader=loader)
     if spec is None:
         raise DeviceError(f"{path} can not be loaded: run `pip install .`")
     module = importlib.util.module_from_spec(spec)
