@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from geomkit.bench import isosurface, render
+from geomkit.bench import isosurface, kernels, render
 from geomkit.bench.build import build
 from geomkit.bench.contest import Arena
 from geomkit.bench.distance import distance
@@ -67,6 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return isosurface.main(arguments[1:])
     if arguments[:1] == ["render"]:
         return render.main(arguments[1:])
+    if arguments[:1] == ["kernels"]:
+        return kernels.main(arguments[1:])
     parser = _parser()
     options = parser.parse_args(arguments)
     try:
@@ -94,8 +96,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m geomkit.bench",
         description="Measure geomkit beside its peers: in one process, in turns, the best of several runs, "
         "the values checked first.",
-        epilog="isosurface works on fields of its own, render has options of its own: see `isosurface --help` and "
-        "`render --help`. "
+        epilog="isosurface and kernels work on data of their own, render has options of its own: see "
+        "`isosurface --help`, `kernels --help` and `render --help`. "
         "Exit status: 1 if some of geomkit's values are wrong, else 0; rows say which peers' are.",
     )
     parser.add_argument("job", choices=list(JOBS))
