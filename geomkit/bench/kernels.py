@@ -26,14 +26,14 @@ CALLS = 2000  # of it in one run
 
 
 @gk.kernel
-def saxpy(a: gk.f32, x: gk.array(gk.f32), y: gk.array(gk.f32), z: gk.array(gk.f32)):  # pyright: ignore
+def saxpy(a: gk.f32, x: gk.array(gk.f32), y: gk.array(gk.f32), z: gk.array(gk.f32)) -> None:  # pyright: ignore
     """z = a x + y."""
     i = gk.tid()
     z[i] = a * x[i] + y[i]
 
 
 @gk.kernel
-def mathematics(x: gk.array(gk.f32), y: gk.array(gk.f32)):  # pyright: ignore
+def mathematics(x: gk.array(gk.f32), y: gk.array(gk.f32)) -> None:  # pyright: ignore
     """Four times a sine, an exponential and a root."""
     i = gk.tid()
     v = x[i]
@@ -44,8 +44,9 @@ def mathematics(x: gk.array(gk.f32), y: gk.array(gk.f32)):  # pyright: ignore
 
 @gk.kernel
 def particles(
-    p: gk.array(gk.vec3), v: gk.array(gk.vec3), dt: gk.f32, q: gk.array(gk.vec3), w: gk.array(gk.vec3)  # pyright: ignore
-):
+    p: gk.array(gk.vec3), v: gk.array(gk.vec3), dt: gk.f32,  # pyright: ignore
+    q: gk.array(gk.vec3), w: gk.array(gk.vec3),  # pyright: ignore
+) -> None:  # fmt: skip
     """A step of particles that fall, are dragged when they are fast, and bounce off the ground."""
     i = gk.tid()
     velocity = v[i]
