@@ -16,7 +16,7 @@ from geomkit.runtime.kernel import STRUCTS, Kernel, Parameter
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120")
 SOURCES = ptxas.sources()
 OPTIONS = ("-DGK_STACK=64", "--warning-as-error=all-warnings")
-OPTIONAL = {"cupy", "torch", "jax", "warp", "open3d", "igl", "fcpw"}
+OPTIONAL = {"cupy", "fcpw", "igl", "jax", "numba", "open3d", "taichi", "torch", "warp"}
 
 
 def import_all():
