@@ -46,6 +46,7 @@ class Stage:
             lengths; None leaves them.
         rate: a factor of the learning rate of shapes.
         carry: whether the optimiser's memory is carried over to the new vertices, or starts anew.
+        views_per_step: views of each iteration, as for `gk.fit`; None is what the fit has.
     """
 
     iterations: int
@@ -53,6 +54,7 @@ class Stage:
     edge_length: float | None = None
     rate: float = 1.0
     carry: bool = False
+    views_per_step: int | None = None
 
 
 class FitStep:
@@ -149,7 +151,9 @@ def fit(
             of the size of the values for texture and light, 0.01 for cameras, in radians and sizes of the scene.
         smoothness: of Large Steps; more keeps a shape smoother.
         remesh: whether the default stages end with one on meshes of half the edge length.
-        views_per_step: views of each iteration, drawn without repetition until all had their turn; None is all.
+        views_per_step: views of each iteration, drawn without repetition until all had their turn; None is all. One
+            view a step, with as many times more iterations, costs the same and moves a shape further; the last
+            iterations are better with all.
         samples: along each side of a pixel.
         depth, light_points: as for `gk.render`.
         seed: of samples and of the order of views. The same seed gives the same bits.
@@ -189,8 +193,9 @@ def fit(
     total = sum(stage.iterations for stage in plan)
     options = _Options(loss, mask_weight, regularize, samples, depth, light_points)
     schedules = _schedules(rates, variables, total)
-    if views_per_step is not None and not (isinstance(views_per_step, int) and views_per_step >= 1):
-        raise ValueError(message("fit", "views_per_step", "an integer of at least 1, or None", repr(views_per_step)))
+    for count in (views_per_step, *(stage.views_per_step for stage in plan)):
+        if count is not None and not (isinstance(count, int) and count >= 1):
+            raise ValueError(message("fit", "views_per_step", "an integer of at least 1, or None", repr(count)))
     if resume and checkpoint is None:
         raise ValueError(message("fit", "checkpoint", "a file to resume from", "None"))
     state = FitState(variables, schedules)
@@ -242,7 +247,8 @@ def _evaluated(
     seed: int,
 ) -> tuple[float, dict[str, np.ndarray]]:
     """The loss of an iteration and its gradients."""
-    batch = views.batch(iteration, views_per_step, seed)
+    size = views_per_step if stage.views_per_step is None else stage.views_per_step
+    batch = views.batch(iteration, size, seed)
     total, sums, of_cameras = 0.0, {}, {}
     for k in map(int, batch):
         target, camera = views.target(k, stage.scale), scaled_camera(cameras[k], stage.scale)

@@ -152,10 +152,23 @@ def test_alpha_hides_the_lights_that_the_camera_would_see():
     assert found.losses[0] < 0.02 and found.scene.lights["light"].visible
 
 
+def test_one_view_a_step_goes_further_for_the_same_renderings():
+    cameras = around(3, 16)
+    images = silhouettes(EGG, cameras)
+    rendered = {1: 0, None: 0}
+    found = {}
+    for count, iterations in ((1, 30), (None, 10)):
+        stages = [gk.Stage(iterations, views_per_step=count)]
+        found[count] = gk.fit(images, cameras, BALL, stages=stages, rates={"shape": 0.02})
+        rendered[count] = iterations * (count or 3)
+    rest = {count: gk.chamfer_distance(fit.mesh, EGG, squared=False) for count, fit in found.items()}
+    assert rendered[1] == rendered[None] and rest[1] < 0.7 * rest[None]
+
+
 # ---- the same bits, and flat memory
 
 FIT = {"optimise": ("shape", "texture", "camera"), "views_per_step": 2, "seed": 3}
-PLAN = [gk.Stage(7, scale=2), gk.Stage(7, edge_length=0.8)]
+PLAN = [gk.Stage(7, scale=2, views_per_step=1), gk.Stage(7, edge_length=0.8)]
 
 
 def run(tmp_path=None, **options):
@@ -229,6 +242,7 @@ def test_codes_of_srgb_warn():
         ({"rates": {"form": 1}}, "fit: rates: expected rates of shape, texture"),
         ({"regularize": {"form": 1}}, "fit: regularize: expected some of laplacian, normal, edge, got 'form'"),
         ({"views_per_step": 0}, "fit: views_per_step: expected an integer of at least 1, or None, got 0"),
+        ({"stages": [gk.Stage(1, views_per_step=0)]}, "fit: views_per_step: expected an integer of at least 1, or"),
         ({"resume": True}, "fit: checkpoint: expected a file to resume from, got None"),
     ],
 )
