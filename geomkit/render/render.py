@@ -20,7 +20,7 @@ from geomkit.render.rendering import CAMERA, CHANNELS, RenderGradients, Renderin
 from geomkit.render.scene import Scene
 from geomkit.render.scene_function import SceneFunction, is_batch, scene_of, stacked
 from geomkit.render.shadow import ShadowSamples
-from geomkit.render.silhouette import EdgeSamples
+from geomkit.render.silhouette import edge_samples
 from geomkit.render.tables import SceneTables, add
 from geomkit.runtime import host
 
@@ -355,8 +355,8 @@ def _add_boundaries(q: _Query, adj: Any, out: dict[str, Any]) -> None:
     repeat = q.samples**2 if q.bounces else 1
     # What shows the faces' normals jumps between them, too.
     flat = ["normal" in q.channels or (q.bounces > 0 and smooth is not True) for smooth in q.tables.smooth]
-    edges = EdgeSamples(q.tables, q.camera, seen, repeat=repeat, seed=q.seed, flat=flat, film=q.film)
-    edges.adjoint(adj, out)
+    for edges in edge_samples(q.tables, q.camera, seen, repeat=repeat, seed=q.seed, flat=flat, film=q.film):
+        edges.adjoint(adj, out)
     if q.bounces:
         color = adj[..., slice(*_span(q, "color"))]
         for entry in q.tables.lights:
