@@ -8,19 +8,24 @@ has to be known about what is seen there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 
 from geomkit.arrays import to_host
+from geomkit.errors import message
 from geomkit.render.camera import Camera
 from geomkit.render.film import Film, whole_film
 from geomkit.render.film_edges import FilmEdges
+from geomkit.render.first_hits import FirstHits, block_of, hit_rays
 from geomkit.render.optics import SUM_BLOCK, added
 from geomkit.render.project_points import project_points
 from geomkit.render.tables import SceneTables, add
-from geomkit.runtime.device import empty, sort_order
+from geomkit.runtime.device import address, empty, sort_order
 from geomkit.runtime.kernel import Kernel
+from geomkit.spatial.cast_rays import Hits, cast_rays_fwd
+from geomkit.spatial.rays import MeshStruct
 
 __all__ = ["ASIDE", "EdgeSamples", "crossings", "edge_samples", "spread"]
 
@@ -59,7 +64,7 @@ class EdgeSamples:
     Args:
         tables: the scene.
         camera: the camera, its fields plain.
-        radiance: from origins, directions, stream and index of N rays to (N, C) of what they see, and (N,) the faces.
+        radiance: from the first hits of N rays to (N, C) of what they see.
         repeat: number of rays on either side of each of them.
         seed: of their random numbers.
         flat: for each object whether the image jumps between its faces, as it shows their normals; None for those that
@@ -80,7 +85,7 @@ class EdgeSamples:
         self,
         tables: SceneTables,
         camera: Camera,
-        radiance: Callable[[Any, Any, Any, Any], tuple[Any, Any]],
+        radiance: Callable[[FirstHits], Any],
         *,
         repeat: int,
         seed: int,
@@ -125,8 +130,12 @@ class EdgeSamples:
             -(-n // block), block, n, self.edges.camera, self.camera.width, mixed - (mixed >> 31 << 32), ASIDE[dtype],
             tables.mesh.vertices_array, self.edges.ends, edge, t, x, pixel, across, origins, directions, stream,
         )  # fmt: skip
-        value, face = _mean(tables.xp, self._radiance, (origins, directions), stream, self._repeat)
-        return x, pixel, across, value[0::2] - value[1::2], face
+        first = _first_hits(tables, origins, directions, stream)
+        face = first.hits.face
+        value = self._radiance(first if self._repeat == 1 else _repeated(tables.xp, first, self._repeat))
+        value = value.reshape(n, 2, self._repeat, -1)
+        value = value[:, :, 0] if self._repeat == 1 else value.mean(axis=2)
+        return x, pixel, across, value[:, 0] - value[:, 1], face
 
     def adjoint(self, adj_image: Any, out: dict[str, Any]) -> None:
         """Add gradients for the cotangent (H, W, C) of the film's image to those of "vertices" and of the camera."""
@@ -168,7 +177,7 @@ class EdgeSamples:
 def edge_samples(
     tables: SceneTables,
     camera: Camera,
-    radiance: Callable[[Any, Any, Any, Any], tuple[Any, Any]],
+    radiance: Callable[[FirstHits], Any],
     *,
     repeat: int,
     seed: int,
@@ -203,15 +212,38 @@ def spread(xp: Any, n: int, to: Any, rows: Any) -> Any:
     return total
 
 
-def _mean(xp: Any, radiance: Callable, rays: Any, stream: Any, repeat: int) -> tuple[Any, Any]:
-    """What rays see on average, and the faces they hit."""
-    n = len(stream)
-    if repeat == 1:
-        return radiance(*rays, stream, xp.zeros(n, np.int32))
-    origins, directions = (xp.repeat(x, repeat, axis=0) for x in rays)
-    index = xp.tile(xp.arange(repeat, dtype=np.int32), n)
-    value, face = radiance(origins, directions, xp.repeat(stream, repeat), index)
-    return value.reshape(n, repeat, value.shape[1]).mean(axis=1), face[::repeat]
+def _first_hits(tables: SceneTables, origins: Any, directions: Any, stream: Any) -> FirstHits:
+    """Of rays, on arrays of the scene's device and precision."""
+    mesh, device, dtype, n = tables.mesh, tables.device, tables.dtype, len(origins)
+    xp = tables.xp
+    t, face, barycentric = empty(device, n, dtype), empty(device, n, np.int32), empty(device, (n, 2), dtype)
+    normal = empty(device, (n, 3), dtype)
+    block = block_of(n, device)
+    invalid = empty(device, -(-n // block), np.int32)
+    rays = SimpleNamespace(
+        dtype=dtype, device=device, fields=(address(origins), address(directions), 0, 0, 0.0, np.inf)
+    )
+    cast_rays_fwd(
+        len(invalid), block, n, mesh.bvh.struct(), MeshStruct(mesh), rays, 0, xp.asarray(mesh.face_normals), t, face,
+        barycentric, normal, invalid,
+    )  # fmt: skip
+    # (A lens leaves some pixels without a ray, which then hits nothing.)
+    if n and not tables.has_lens and int(invalid.max()) >= 0:
+        raise ValueError(message("render", "camera", "rays that are finite and start within reach", "others"))
+    source: Any = SimpleNamespace(mesh=mesh, library=mesh.library)
+    index = xp.zeros(n, np.int32)
+    hits = Hits(source, t, face, barycentric, normal)
+    return FirstHits(directions, stream, index, hits, hit_rays(face, device))
+
+
+def _repeated(xp: Any, first: FirstHits, repeat: int) -> FirstHits:
+    """Each ray as often, as a sample of its own."""
+    index = xp.tile(xp.arange(repeat, dtype=np.int32), len(first.stream))
+    h, source = first.hits, SimpleNamespace(mesh=first.hits._mesh, library=first.hits._library)
+    parts = (first.directions, first.stream, h.t, h.face, h.barycentric, h.normal)
+    directions, stream, *hits = (xp.repeat(x, repeat, axis=0) for x in parts)
+    at = (first.at[:, None] * np.int32(repeat) + xp.arange(repeat, dtype=np.int32)).ravel()
+    return FirstHits(directions, stream, index, Hits(cast(Any, source), *hits), at)
 
 
 def _shared_out(
