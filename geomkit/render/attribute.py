@@ -9,9 +9,9 @@ import numpy as np
 from geomkit.arrays import as_array
 from geomkit.errors import message
 from geomkit.mesh.mesh import Mesh
-from geomkit.render.interpolate import interpolated, interpolated_adj
 from geomkit.render.texture import FILTERS, WRAPS, Pyramid, Texture, texture_array
 from geomkit.runtime.device import namespace
+from geomkit.spatial.interpolate_attribute import interpolated, interpolated_adj
 
 __all__ = ["Attribute"]
 

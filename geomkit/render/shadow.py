@@ -17,7 +17,6 @@ from geomkit.render.edge_table import EdgeTable
 from geomkit.render.environment import Surroundings
 from geomkit.render.film import Film, whole_film
 from geomkit.render.film_edges import BEFORE
-from geomkit.render.interpolate import interpolated
 from geomkit.render.pixel_rays import pixel_rays
 from geomkit.render.project_points import project_points
 from geomkit.render.radiance import Radiance
@@ -28,6 +27,7 @@ from geomkit.runtime.device import empty
 from geomkit.runtime.kernel import Kernel
 from geomkit.spatial.cast_rays import cast_rays
 from geomkit.spatial.hits import blocked
+from geomkit.spatial.interpolate_attribute import interpolated
 from geomkit.spatial.scatter import corners_to_vertices
 
 __all__ = ["ShadowSamples", "shadows_of"]
