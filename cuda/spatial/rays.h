@@ -265,6 +265,12 @@ struct Seen {
     int face;
 };
 
+// A triangle that LANES rays pass through.
+struct SeenByAll {
+    Lanes first, last, u, v;
+    int face;
+};
+
 // Hands the triangles of a packet that the ray meets between two distances to visit(Seen); with ONCE, those of an edge or a
 // corner once.
 template <bool ONCE, class Visit>

@@ -102,7 +102,7 @@ GK_FN int octant_of(Vec3 d) { return int(d.x > 0) | int(d.y > 0) << 1 | int(d.z 
 
 // Whether anything but its own face is in the way of each ray: the face itself is flat, and the ray leaves it.
 struct FindShadow {
-    static constexpr bool ONCE = false;
+    static constexpr bool ONCE = false, TOGETHER = true;
     const Bvh& bvh;
     const Mesh& mesh;
     const Rays& rays;
@@ -115,6 +115,7 @@ struct FindShadow {
         if (seen.face == of.own[k] || of.found[k]) return;
         if (in_range(bvh, mesh, rays, k, block.first(i), block.end(i), seen)) of.found[k] = 1, last = NOWHERE;
     }
+    GK_FN uint together(int i, uint hits, const SeenByAll& seen, RayGroup&) const { return hits & ~equal_bits(of.own + begin + i, seen.face); }
 };
 
 // What is seen of the light, 0 where it is dark: where it does not reach, or something is in the way. Times the throughput it adds to
