@@ -65,27 +65,35 @@ struct HitRows {
     real* normal;
 };
 
-// Finds the hits of rays begin to end - 1. `invalid` becomes the first that is no ray, or -1; the answer is how many hit.
+// Finds the hits of rays begin to end - 1, which are also in columns. `invalid` becomes the first that is no ray, or -1; the answer
+// is how many hit.
 GK_FN int closest_hits(const Bvh& bvh, const Mesh& mesh, const Rays& rays, int cull, const real* face_normals, int begin, int end,
-                       Block& block, Nearest* best, const HitRows& out, int& invalid) {
+                       const Columns<RAYS>& in, Block& block, Nearest* best, const HitRows& out, int& invalid) {
     const int m = end - begin;
     for (int k = 0; k * LANES < m; ++k) {
         store(best[k].first, splat(INFINITE));
         for (int lane = 0; lane < LANES; ++lane) best[k].face[lane] = -1;
     }
     FindClosest find = {bvh, mesh, rays, block, face_normals, best, cull, begin};
-    invalid = walk_rays(bvh, rays, begin, end, block, find);
+    invalid = walk_columns(bvh, rays, begin, end, in, block, find);
     // Misses at once, hits LANES at a time.
     for (int i = 0; i < m; ++i) out.t[i] = real(infinity());
+    for (int i = 0; i < m; ++i) out.face[i] = -1;
     for (int i = 0; i < 2 * m; ++i) out.barycentric[i] = 0;
     for (int i = 0; i < 3 * m; ++i) out.normal[i] = 0;
     int hits[RAYS + LANES], n_hits = 0;
-    for (int i = 0; i < m; ++i) {
-        const int f = out.face[i] = best[uint(i) / LANES].face[Block::lane(i)];
-        hits[n_hits] = i;
-        if (f < 0) continue;
-        ++n_hits;
-        for (int k = 0; k < 3; ++k) prefetch(mesh.vertices + 3 * (uint64)mesh.faces[3 * (uint64)f + k]);
+    for (int k = 0; k * LANES < m; ++k) {
+        int some = -1;
+        for (int lane = 0; lane < LANES; ++lane) some &= best[k].face[lane];
+        // All bits of -1 are set; no other face has its sign.
+        if (some < 0) continue;
+        for (int i = k * LANES; i < min((k + 1) * LANES, m); ++i) {
+            const int f = out.face[i] = best[k].face[Block::lane(i)];
+            hits[n_hits] = i;
+            if (f < 0) continue;
+            ++n_hits;
+            for (int c = 0; c < 3; ++c) prefetch(mesh.vertices + 3 * (uint64)mesh.faces[3 * (uint64)f + c]);
+        }
     }
     for (int first = 0; first < n_hits; first += LANES) {
         Seen found[LANES];

@@ -115,11 +115,11 @@ template <class Visitor> GK_FN void walk_together(const Bvh& bvh, Block& block, 
     }
 }
 
-// Prepares rays begin to end - 1 and shows the visitor what each passes through. The answer is the first that is none, or -1.
-template <class Visitor> GK_FN int walk_rays(const Bvh& bvh, const Rays& rays, int begin, int end, Block& block, Visitor& visit) {
+// Prepares rays begin to end - 1, which are also in columns, and shows the visitor what each passes through. The answer is the
+// first that is none, or -1.
+template <class Visitor>
+GK_FN int walk_columns(const Bvh& bvh, const Rays& rays, int begin, int end, const Columns<RAYS>& in, Block& block, Visitor& visit) {
     int invalid = -1, n = end - begin;
-    Columns<RAYS> in;
-    in.read(bvh, rays, begin, n);
     for (int i = 0; i < n; i += LANES) {
         Vec3L p = load3(in.origin[0] + i, in.origin[1] + i, in.origin[2] + i);
         Vec3L d = load3(in.direction[0] + i, in.direction[1] + i, in.direction[2] + i);
@@ -132,6 +132,12 @@ template <class Visitor> GK_FN int walk_rays(const Bvh& bvh, const Rays& rays, i
     else
         walk_together(bvh, block, n, visit);
     return invalid;
+}
+
+template <class Visitor> GK_FN int walk_rays(const Bvh& bvh, const Rays& rays, int begin, int end, Block& block, Visitor& visit) {
+    Columns<RAYS> in;
+    in.read(bvh, rays, begin, end - begin);
+    return walk_columns(bvh, rays, begin, end, in, block, visit);
 }
 
 }  // namespace gk

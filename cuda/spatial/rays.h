@@ -97,6 +97,9 @@ template <int N> struct Columns {
             direction[1][i] = d[3 * i + 1];
             direction[2][i] = d[3 * i + 2];
         }
+        repeat_last(n);
+    }
+    GK_FN void repeat_last(int n) {
         for (int i = n; i % LANES; ++i)
             for (int k = 0; k < 3; ++k) origin[k][i] = origin[k][n - 1], direction[k][i] = direction[k][n - 1];
     }

@@ -16,7 +16,9 @@ GK_KERNEL cast_rays_fwd(int n, int block, int count, Bvh bvh, Mesh mesh, Rays ra
     GK_EACH(b, n) {
         int begin = b * block, end = min(begin + block, count);
         HitRows out = {t + begin, face + begin, barycentric + 2 * (uint64)begin, normal + 3 * (uint64)begin};
-        closest_hits(bvh, mesh, rays, cull, face_normals, begin, end, *rays_of_block, best, out, invalid[b]);
+        Columns<RAYS> in;
+        in.read(bvh, rays, begin, end - begin);
+        closest_hits(bvh, mesh, rays, cull, face_normals, begin, end, in, *rays_of_block, best, out, invalid[b]);
     }
 }
 
