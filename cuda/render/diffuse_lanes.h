@@ -34,6 +34,7 @@ struct DiffuseHits {
     }
     GK_FN static Vec3L at(const real (*columns)[PART], int k) { return {load(columns[0] + k), load(columns[1] + k), load(columns[2] + k)}; }
 };
+GK_FN Vec3 column(const real (*columns)[PART], int k) { return {columns[0][k], columns[1][k], columns[2][k]}; }
 GK_FN void put(real (*columns)[PART], int k, Vec3L a) { store(columns[0] + k, a.x), store(columns[1] + k, a.y), store(columns[2] + k, a.z); }
 
 GK_FN Vec3L normalized_lanes(Vec3L a) {
@@ -45,7 +46,7 @@ GK_FN Vec3L normalized_lanes(Vec3L a) {
 // As Lit, LightSample and Arrival.
 struct DiffuseLit {
     Vec3L albedo, n, flat, to, wi;
-    Lanes side, distance, factor, ni;
+    Lanes side, square, distance, factor, ni;
     uint lit;  // which of them see the light if nothing is in the way
 };
 GK_FN DiffuseLit diffuse_lit(int kind, const Light& light, const DiffuseHits& hits, int k) {
@@ -61,19 +62,48 @@ GK_FN DiffuseLit diffuse_lit(int kind, const Light& light, const DiffuseHits& hi
         Vec3L local = DiffuseHits::at(hits.drawn, k);
         Vec3L x = {1 + sign * s.n.x * s.n.x * a, sign * b, -sign * s.n.x}, y = {b, sign + s.n.y * s.n.y * a, -s.n.y};
         s.to = s.wi = local.x * x + local.y * y + local.z * s.n;
-        s.ni = dot(s.n, s.wi), s.distance = one;
+        s.ni = dot(s.n, s.wi), s.square = s.distance = one;
         Lanes density = s.ni * real(1 / PI);
         s.factor = select(density > none, 1 / density, none);
     } else {
         s.to = splat(light_position(light)) - DiffuseHits::at(hits.p, k);
-        Lanes square = dot(s.to, s.to);
-        s.distance = sqrt(square);
+        s.square = dot(s.to, s.to), s.distance = sqrt(s.square);
         s.wi = (1 / s.distance) * s.to;
         s.ni = dot(s.n, s.wi);
-        s.factor = select(square > none, 1 / square, none);
+        s.factor = select(s.square > none, 1 / s.square, none);
     }
     s.lit = bits((s.side > none) | (load(hits.two_sided + k) != none)) & bits((s.factor > none) & (dot(s.flat, s.wi) > none) & (s.ni > none));
     return s;
 }
+
+GK_FN Vec3L product(Vec3L a, Vec3L b) { return {a.x * b.x, a.y * b.y, a.z * b.z}; }
+
+// Cotangents of PART hits, those of what arrives given: as `adj_scattered` and `adj_arriving`. Columns of hits that see nothing
+// of the light are not to be read.
+struct AdjDiffuseHits {
+    alignas(64) real adj[3][PART], throughput[3][PART];
+    alignas(64) real to_throughput[3][PART], albedo[3][PART], n[3][PART], to[3][PART], power[3][PART];
+    uint lit[PART / LANES];
+
+    GK_FN void find(int kind, const Light& light, const DiffuseHits& hits, int m) {
+        const Vec3L given = splat(light_power(light));
+        const real over_pi = real(1 / PI);
+        for (int k = 0; k < m; k += LANES) {
+            DiffuseLit s = diffuse_lit(kind, light, hits, k);
+            Vec3L arrives = s.factor * given, reflected = (s.ni * over_pi) * s.albedo, seen = DiffuseHits::at(adj, k);
+            put(to_throughput, k, product(seen, product(reflected, arrives)));
+            seen = product(DiffuseHits::at(throughput, k), seen);
+            Vec3L to_bsdf = product(seen, arrives), color = product(seen, reflected);
+            Lanes adj_ni = over_pi * dot(s.albedo, to_bsdf);
+            put(albedo, k, (s.ni * over_pi) * to_bsdf), put(n, k, s.side * (adj_ni * s.wi));
+            put(power, k, s.factor * color);
+            lit[k / LANES] = s.lit;
+            if (kind == CONSTANT) continue;
+            Vec3L adj_wi = adj_ni * s.n;
+            Lanes adj_square = -s.factor / s.square * dot(given, color);
+            put(to, k, (1 / s.distance) * (adj_wi - dot(s.wi, adj_wi) * s.wi) + (2 * adj_square) * s.to);
+        }
+    }
+};
 
 }  // namespace gk

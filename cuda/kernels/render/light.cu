@@ -120,7 +120,6 @@ struct Unshadowed {
             lit[k / LANES] = s.lit;
         }
     }
-    GK_FN static Vec3 at(const real (*columns)[PART], int k) { return {columns[0][k], columns[1][k], columns[2][k]}; }
 };
 
 // Whether anything but its own face is in the way of each ray: the face itself is flat, and the ray leaves it.
@@ -174,8 +173,8 @@ GK_KERNEL light_hits(int n, int block, int count, Bvh bvh, Mesh mesh, int kind, 
             bool reaches;
             if (at_once && !material_at(materials, i).specular) {
                 reaches = some.lit[at / LANES] >> at % LANES & 1;
-                set_row(color, i, some.at(some.color, at));
-                set_row(drawn.origin, lit, some.at(some.origin, at)), set_row(drawn.direction, lit, some.at(some.to, at));
+                set_row(color, i, column(some.color, at));
+                set_row(drawn.origin, lit, column(some.origin, at)), set_row(drawn.direction, lit, column(some.to, at));
             } else {
                 Lit s = lit_at(i, materials, positions, normals, face_normals, directions);
                 LightSample l = sampled_light(kind, light, mesh.vertices, mesh.faces, s.m, s.p, s.n, s.wo, random.of(kind, stream, index, first, k, dimension));
@@ -219,12 +218,27 @@ GK_KERNEL light_adj(int n, int block, int count, int kind, Light light, const re
                     const int* rays, const real* adj_value, const real* throughput, const int* dark, int fresh, real* adj_throughput, real* adj_materials, real* adj_positions,
                     real* adj_normals, real* adj_directions, double* sums, int* light_face, real* adj_light) {
     GK_SCRATCH Drawn scratch_random;
+    GK_SCRATCH DiffuseHits scratch_part;
+    GK_SCRATCH AdjDiffuseHits scratch_adj;
     Drawn& random = *located(&scratch_random);
+    DiffuseHits& some = *located(&scratch_part);
+    AdjDiffuseHits& some_adj = *located(&scratch_adj);
+    const bool at_once = HITS > 1 && is_plain(kind);
     GK_EACH(b, n) {
         Vec3d position = {0, 0, 0}, axis = {0, 0, 0}, power = {0, 0, 0};
         const int first = b * block;
         random.draw(kind, stream, index, first, min(block, count - first), dimension);
         for (int i = b * block; i < min((b + 1) * block, count); ++i) {
+            const int at = (i - first) % PART;
+            if (at_once && at == 0) {
+                const int part = min(PART, min(first + block, count) - i);
+                some.read(i, part, materials, positions, normals, face_normals, directions);
+                if (is_drawn(kind)) some.draw(random.x + i - first, random.y + i - first, part);
+                DiffuseHits::columns(some_adj.throughput, throughput, i, part);
+                for (int k = 0; k < part; ++k)
+                    for (int c = 0; c < 3; ++c) some_adj.adj[c][k] = adj_value[3 * (uint64)rays[i + k] + c];
+                some_adj.find(kind, light, some, part);
+            }
             if (kind == AREA) light_face[i] = -1;
             if (fresh) {
                 for (int k = 0; k < MATERIAL; ++k) adj_materials[MATERIAL * (uint64)i + k] = 0;
@@ -233,6 +247,18 @@ GK_KERNEL light_adj(int n, int block, int count, int kind, Light light, const re
             }
             Vec3 adj = row(adj_value, rays[i]);
             if (dark[i] || (adj.x == 0 && adj.y == 0 && adj.z == 0)) continue;
+            if (at_once && !material_at(materials, i).specular) {
+                if (!(some_adj.lit[at / LANES] >> at % LANES & 1)) continue;
+                Vec3 albedo = column(some_adj.albedo, at);
+                add_material(adj_materials, i, {albedo, 0, 0, 0, 0});
+                add_row(adj_throughput, i, column(some_adj.to_throughput, at)), add_row(adj_normals, i, column(some_adj.n, at));
+                power += to_double(column(some_adj.power, at));
+                if (kind == CONSTANT) continue;
+                Vec3 to = column(some_adj.to, at);
+                add_row(adj_positions, i, -to);
+                position += to_double(to);
+                continue;
+            }
             Lit s = lit_at(i, materials, positions, normals, face_normals, directions);
             LightSample l = light_at(i, kind, light, vertices, faces, s, followed, met, met_at, random.of(kind, stream, index, first, i - first, dimension));
             Arrival a = arriving(kind, light, vertices, faces, l);
