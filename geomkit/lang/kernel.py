@@ -14,9 +14,10 @@ from geomkit.autodiff import recording
 from geomkit.errors import message
 from geomkit.lang.arguments import array_argument, device_of, dimensions, element_of, is_strided
 from geomkit.lang.function import Function
-from geomkit.lang.handles import Handle
+from geomkit.lang.handles import BoundHandle, Handle
 from geomkit.lang.ir import leaves_of, show
 from geomkit.lang.loops import build
+from geomkit.lang.mesh_handle import MeshHandle as MeshHandle
 from geomkit.lang.record import differentiable, launch_tracked, tracker
 from geomkit.lang.relaunch import relaunch
 from geomkit.lang.specialization import Specialization
@@ -159,6 +160,9 @@ class Kernel:
         grads: dict[str, Any] = {}
         for n in wrt:
             a, adj = given[n], adjoints.get(n)
+            if isinstance(a, BoundHandle):
+                grads[n] = xp.zeros(a.gradient_shape)
+                continue
             dtype = np.dtype(np.float32) if a.dtype == np.float16 else a.dtype
             if adj is not None and adj.shape != a.shape:
                 raise ValueError(message(f"{self.__name__}.adjoint", f"adj_{n}", f"shape {a.shape}", str(adj.shape)))
@@ -168,7 +172,10 @@ class Kernel:
         out: dict[str, Any] = {}
         for n in differentiable(found.types):
             t = found.types[n]
-            if isinstance(t, Array):
+            if isinstance(t, Handle):
+                shape = given[n].gradient_shape
+                out[n] = grads[n].astype(t.dtype) if n in grads else xp.zeros(shape, t.dtype)
+            elif isinstance(t, Array):
                 a = given[n]
                 out[n] = grads[n].astype(a.dtype, copy=False) if n in grads else xp.zeros(a.shape, a.dtype)
             else:
@@ -199,7 +206,7 @@ class Kernel:
         if unknown:
             raise TypeError(message(f"{self.__name__}.adjoint", unknown[0], f"one of {', '.join(sorted(names))}", "it"))
         floats = differentiable(found.types)
-        wrt = frozenset(n for n in floats if isinstance(found.types[n], Array))
+        wrt = frozenset(n for n in floats if isinstance(found.types[n], Array | Handle))
         given = {names[n]: imported(a) for n, a in adjoints.items() if a is not None}
         gradients = self.run_adjoint(dims, [_plain(a) for a in args], given, wrt)
         library = library_of(*args)
@@ -242,7 +249,7 @@ class Kernel:
     def adjoint_program(self, device: str = "cpu") -> Any:
         """The adjoint with respect to all arrays of floats."""
         found = self._latest()
-        wrt = frozenset(n for n in differentiable(found.types) if isinstance(found.types[n], Array))
+        wrt = frozenset(n for n in differentiable(found.types) if isinstance(found.types[n], Array | Handle))
         return found.adjoint(wrt, SLOTS if device == "cuda" else 0)
 
 
