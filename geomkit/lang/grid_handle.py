@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -62,6 +64,17 @@ class BoundGrid(BoundHandle):
     @property
     def gradient_shape(self) -> tuple[int, ...]:
         return np.shape(self.value.values)
+
+    def recognizer(self, given: Any) -> Callable[[Any], bool]:
+        # (A plain array may have been copied to be contiguous, or be another library's.)
+        own = weakref.ref(given.values) if given.values is self.value.values else lambda: None
+        place = self.place
+
+        def is_known(x: Any) -> bool:
+            step, origin = (x.spacing,) * 3 if isinstance(x.spacing, float) else tuple(x.spacing), tuple(x.origin)
+            return x.values is own() and x.values is not None and (*step, *origin) == place
+
+        return is_known
 
     def pack(self, grad: int | None) -> bytes:
         values = self.value.values

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -100,6 +102,11 @@ class BoundHandle:
     def gradient_shape(self) -> tuple[int, ...]:
         """The shape of its gradient, if it has one."""
         raise NotImplementedError
+
+    def recognizer(self, given: Any) -> Callable[[Any], bool]:
+        """A function that tells whether an argument is the one given here, with nothing changed that was packed."""
+        own = weakref.ref(given)
+        return lambda x: x is own()
 
     def pack(self, grad: int | None) -> bytes:
         """The structure as C++ has it; grad is where gradients go, or 0 for nowhere, or None before the adjoint."""

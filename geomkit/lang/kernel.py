@@ -129,7 +129,7 @@ class Kernel:
         dims = dimensions(self.__name__, dim, found.rank)
         self._launch(found, dims, values)
         if type(dim) in (int, tuple) and 0 not in dims and not self._debug:
-            self._again = relaunch(found, args, deterministic=self.deterministic)
+            self._again = relaunch(found, args, values, deterministic=self.deterministic)
             self._types = (type(dim), *map(type, args)) if self._again else ()
             self._rank = found.rank
         return None
@@ -194,7 +194,7 @@ class Kernel:
 
         Returns:
             a record of gradients by the names of the float parameters; that of a written array is the gradient of what
-            it held before.
+            it held before, that of a `gk.Mesh` of its vertices, that of a `gk.SdfGrid` of its values.
 
         Raises:
             KernelError: the kernel has no adjoint; the message says where and why.
@@ -269,7 +269,8 @@ def kernel(function: Callable | None = None, *, deterministic: bool = False) -> 
     """Make a function a kernel: what one thread does, compiled, and launched for many.
 
     Args:
-        function: its parameters have types: `gk.f32`, `gk.vec3`, `gk.array(gk.f32)`, a `gk.struct`. It returns nothing.
+        function: its parameters have types: `gk.f32`, `gk.vec3`, `gk.array(gk.f32)`, a `gk.struct`, or a `gk.Mesh`,
+            `gk.SdfGrid` or `gk.HashGrid` of the precision of the others. It returns nothing.
         deterministic: whether sums of several threads into one number come out with the same bits at any number of
             threads. Launches that have such sums, forward or backward, then run on one thread; others lose nothing.
 

@@ -100,6 +100,23 @@ def test_edge(module, monkeypatch):
         assert not found.p.any() and found.grid.sum() == found.grid[-1, -1, -1] == 1
 
 
+def test_launching_again(module):
+    """The quick way sees what is written into the samples, another place, and another grid."""
+    kernel, (grid, p) = kernel_of(module, np.float64, "linear"), inputs()
+    for _ in range(2):
+        others = grid._replace(spacing=0.4), grid._replace(origin=np.zeros(3)), grid._replace(values=grid.values * 2)
+        for given in (grid, *others):
+            y = np.zeros((N, 4))
+            kernel(N, given, p, y)
+            np.testing.assert_allclose(y[:, 0], gk.interpolate_grid(given, p).value, rtol=1e-12)
+        grid.values[...] += 1.0
+    y, z = np.zeros((2, N, 4))
+    kernel(N, grid, p, y)
+    grid.values[...] += 1.0
+    kernel(N, grid, p, z)
+    np.testing.assert_allclose(z[:, 0], y[:, 0] + 1)
+
+
 def test_torch(module):
     torch = pytest.importorskip("torch")
     kernel, (grid, p) = kernel_of(module, np.float64, "linear"), inputs()

@@ -1,5 +1,8 @@
 """Queries of a mesh in kernels: against the public functions and central differences, compiled and interpreted."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
@@ -220,6 +223,27 @@ def test_a_mesh_that_moves(module):
     vertices.mul_(2)
     with pytest.raises(MeshError, match="a tensor changed in place since"):
         kernel(N, changed, p, d, np.inf, y)
+
+
+def test_launching_again(module):
+    """The quick way knows the objects that it has packed, and does not keep them alive."""
+    kernel, mesh = kernels(module, np.float64).closest, mesh_of()
+    p, d = inputs()
+    y, z = np.zeros((2, N, 5))
+    kernel(N, mesh, p, d, np.inf, y)
+    kernel(N, mesh, p, d, np.inf, z)
+    np.testing.assert_array_equal(y, z)
+    other = gk.shapes.box((3.0, 1.0, 1.0), dtype=np.float64)
+    kernel(N, other, p, d, np.inf, z)
+    np.testing.assert_allclose(z[:, 0], gk.closest_point(other, p).distance, rtol=1e-12)
+    gone = weakref.ref(other)
+    del other
+    gc.collect()
+    assert gone() is None
+    kernel(N, mesh, p, d, np.inf, z)
+    np.testing.assert_array_equal(y, z)
+    with pytest.raises(TypeError, match="closest: mesh: expected a gk.Mesh"):
+        kernel(N, 7, p, d, np.inf, z)
 
 
 def test_torch_and_jax(module):
