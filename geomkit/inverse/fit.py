@@ -15,7 +15,7 @@ from geomkit.inverse.fit_state import FitState, read_checkpoint, write_checkpoin
 from geomkit.inverse.image_loss import huber_loss, l1_loss, mse_loss, multiscale_loss
 from geomkit.inverse.live import notebook_progress
 from geomkit.inverse.mesh_loss import mesh_edge_loss, mesh_laplacian_smoothing, mesh_normal_consistency
-from geomkit.inverse.schedule import Schedule, exponential
+from geomkit.inverse.schedule import Schedule, constant, cosine
 from geomkit.inverse.variables import GROUPS, Variables, hidden, shown
 from geomkit.inverse.views import Views, scaled_camera
 from geomkit.mesh.mesh import Mesh
@@ -30,8 +30,8 @@ REGULARIZERS = {
     "laplacian": mesh_laplacian_smoothing, "normal": mesh_normal_consistency, "edge": mesh_edge_loss,
 }  # fmt: skip
 # Of the shape in sizes of the scene, the step of the public tutorials on objects some four units across.
-RATES = {"shape": 0.025, "texture": 0.03, "light": 0.03, "camera": 0.01, "focal": 0.01}
-END = 0.02  # of all rates but that of the shape, at the last iteration
+RATES = {"shape": 0.025, "texture": 0.03, "light": 0.03, "camera": 0.02, "focal": 0.02}
+END = 0.01  # of all rates but that of the shape, at the last iteration
 SMALL = 64  # pixels that the first stage leaves of an image's shorter side
 
 
@@ -46,6 +46,7 @@ class Stage:
             lengths; None leaves them.
         rate: a factor of the learning rate of shapes.
         carry: whether the optimiser's memory is carried over to the new vertices, or starts anew.
+        views_per_step: views of each iteration, as for `gk.fit`; None is what the fit has.
     """
 
     iterations: int
@@ -53,6 +54,7 @@ class Stage:
     edge_length: float | None = None
     rate: float = 1.0
     carry: bool = False
+    views_per_step: int | None = None
 
 
 class FitStep:
@@ -145,11 +147,14 @@ def fit(
         mask_weight: of the same loss between silhouettes and alpha.
         regularize: weights of "laplacian", "normal" or "edge" (see `gk.mesh_laplacian_smoothing` and so on), of shapes.
         rates: learning rates, numbers or schedules, by group or path. A number for shape is in the scene's length unit
-            and stays; of the others it falls to 2 % during the fit. Default: 0.025 of the scene's size for shape, 0.03
-            of the size of the values for texture and light, 0.01 for cameras, in radians and sizes of the scene.
+            and stays; of the others it falls along half a wave to 1 % during the fit. Default: 0.025 of the scene's
+            size for shape, 0.03 of the size of the values for texture and light, 0.02 for cameras, in radians and
+            sizes of the scene, and for the logarithm of the focal length.
         smoothness: of Large Steps; more keeps a shape smoother.
         remesh: whether the default stages end with one on meshes of half the edge length.
-        views_per_step: views of each iteration, drawn without repetition until all had their turn; None is all.
+        views_per_step: views of each iteration, drawn without repetition until all had their turn; None is all. One
+            view a step, with as many times more iterations, costs the same and moves a shape further; the last
+            iterations are better with all.
         samples: along each side of a pixel.
         depth, light_points: as for `gk.render`.
         seed: of samples and of the order of views. The same seed gives the same bits.
@@ -189,8 +194,9 @@ def fit(
     total = sum(stage.iterations for stage in plan)
     options = _Options(loss, mask_weight, regularize, samples, depth, light_points)
     schedules = _schedules(rates, variables, total)
-    if views_per_step is not None and not (isinstance(views_per_step, int) and views_per_step >= 1):
-        raise ValueError(message("fit", "views_per_step", "an integer of at least 1, or None", repr(views_per_step)))
+    for count in (views_per_step, *(stage.views_per_step for stage in plan)):
+        if count is not None and not (isinstance(count, int) and count >= 1):
+            raise ValueError(message("fit", "views_per_step", "an integer of at least 1, or None", repr(count)))
     if resume and checkpoint is None:
         raise ValueError(message("fit", "checkpoint", "a file to resume from", "None"))
     state = FitState(variables, schedules)
@@ -242,7 +248,8 @@ def _evaluated(
     seed: int,
 ) -> tuple[float, dict[str, np.ndarray]]:
     """The loss of an iteration and its gradients."""
-    batch = views.batch(iteration, views_per_step, seed)
+    size = views_per_step if stage.views_per_step is None else stage.views_per_step
+    batch = views.batch(iteration, size, seed)
     total, sums, of_cameras = 0.0, {}, {}
     for k in map(int, batch):
         target, camera = views.target(k, stage.scale), scaled_camera(cameras[k], stage.scale)
@@ -325,7 +332,7 @@ def _schedules(rates: Mapping[str, Any] | None, variables: Variables, total: int
             size = abs(variables.values[path]).max(initial=0.0) if group in ("texture", "light") else 0.0
             rate = RATES[group] * (variables.size if group == "shape" else float(size) or 1.0)
         if isinstance(rate, (int, float)):
-            out[path] = exponential(rate, 1.0) if group == "shape" else exponential(rate, END, every=max(total, 1))
+            out[path] = constant(rate) if group == "shape" else cosine(rate, max(total, 1), end=END * rate)
         else:
             out[path] = rate
     return out

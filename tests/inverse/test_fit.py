@@ -88,9 +88,7 @@ def test_shape_is_remeshed_with_its_colours():
 def test_pose_from_one_image():
     scene, truth = lit(lump()), around(1, 64)[0]
     start = moved(truth, np.radians(8) * np.array([0.3, 0.9, 0.2]), [0.1, 0.05, -0.1])
-    found = gk.fit(
-        pictures(scene, [truth]), [start], scene, optimise="camera", stages=[gk.Stage(80)], rates={"camera": 0.03}
-    )
+    found = gk.fit(pictures(scene, [truth]), [start], scene, optimise="camera", stages=[gk.Stage(80)])
     turned, shifted = off(found.cameras[0], truth)
     assert turned < 0.005 and shifted < 0.005
 
@@ -107,6 +105,10 @@ def test_cameras_and_focal_length():
     longer = [replace(camera, K=np.array(camera.K) * np.where(np.eye(3) * [1, 1, 0], 1.03, 1)) for camera in truth]
     found = gk.fit(images, longer, scene, optimise="focal", stages=[gk.Stage(40)])
     assert abs(found.cameras[0].K[0, 0] / truth[0].K[0, 0] - 1) < 2e-3
+    both = [replace(moved_one, K=camera.K) for moved_one, camera in zip(start, longer, strict=True)]
+    found = gk.fit(images, both, scene, optimise=("camera", "focal"), stages=[gk.Stage(100)], samples=4)
+    after = np.mean([off(a, b) for a, b in zip(found.cameras, truth, strict=True)], axis=0)
+    assert (after < 0.25 * before).all() and abs(found.cameras[0].K[0, 0] / truth[0].K[0, 0] - 1) < 2e-3
 
 
 def test_light_from_its_shadow():
@@ -152,10 +154,23 @@ def test_alpha_hides_the_lights_that_the_camera_would_see():
     assert found.losses[0] < 0.02 and found.scene.lights["light"].visible
 
 
+def test_one_view_a_step_goes_further_for_the_same_renderings():
+    cameras = around(3, 16)
+    images = silhouettes(EGG, cameras)
+    rendered = {1: 0, None: 0}
+    found = {}
+    for count, iterations in ((1, 30), (None, 10)):
+        stages = [gk.Stage(iterations, views_per_step=count)]
+        found[count] = gk.fit(images, cameras, BALL, stages=stages, rates={"shape": 0.02})
+        rendered[count] = iterations * (count or 3)
+    rest = {count: gk.chamfer_distance(fit.mesh, EGG, squared=False) for count, fit in found.items()}
+    assert rendered[1] == rendered[None] and rest[1] < 0.7 * rest[None]
+
+
 # ---- the same bits, and flat memory
 
 FIT = {"optimise": ("shape", "texture", "camera"), "views_per_step": 2, "seed": 3}
-PLAN = [gk.Stage(7, scale=2), gk.Stage(7, edge_length=0.8)]
+PLAN = [gk.Stage(7, scale=2, views_per_step=1), gk.Stage(7, edge_length=0.8)]
 
 
 def run(tmp_path=None, **options):
@@ -229,6 +244,7 @@ def test_codes_of_srgb_warn():
         ({"rates": {"form": 1}}, "fit: rates: expected rates of shape, texture"),
         ({"regularize": {"form": 1}}, "fit: regularize: expected some of laplacian, normal, edge, got 'form'"),
         ({"views_per_step": 0}, "fit: views_per_step: expected an integer of at least 1, or None, got 0"),
+        ({"stages": [gk.Stage(1, views_per_step=0)]}, "fit: views_per_step: expected an integer of at least 1, or"),
         ({"resume": True}, "fit: checkpoint: expected a file to resume from, got None"),
     ],
 )
