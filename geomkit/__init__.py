@@ -84,6 +84,7 @@ from geomkit.lang.builtins import (
     log2 as log2,
     max as max,
     min as min,
+    neighbors as neighbors,
     normalize as normalize,
     outer as outer,
     pow as pow,

@@ -11,11 +11,12 @@ import numpy as np
 
 from geomkit.arrays import describe, imported
 from geomkit.errors import message
+from geomkit.lang.handles import BoundHandle, Handle
 from geomkit.lang.ir import leaves_of
 from geomkit.lang.struct import Struct
 from geomkit.lang.types import Array, Composite, Scalar, Type, boolean, scalar_of
 
-__all__ = ["Packing", "array_argument", "dimensions", "element_of", "is_strided"]
+__all__ = ["Packing", "array_argument", "device_of", "dimensions", "element_of", "is_strided"]
 
 LIMIT = 1 << 31
 
@@ -125,6 +126,8 @@ class Packing:
         for t in types.values():
             if isinstance(t, Array):
                 codes.append("PP4q4q")
+            elif isinstance(t, Handle):
+                codes.append(f"0P{t.size}s")
             elif isinstance(t, Scalar):
                 codes.append("e" if t.code == "f2" else t.dtype.char if t is not boolean else "?")
             else:
@@ -143,6 +146,8 @@ class Packing:
         """
         if isinstance(t, Scalar):
             return self._scalar(parameter, t, x)
+        if isinstance(t, Handle):
+            return t.bound(self.name, parameter, x)
         assert isinstance(t, Composite)
         if isinstance(t, Struct):
             if not (isinstance(x, np.void | np.ndarray) and x.dtype == t.dtype and x.shape == ()):
@@ -194,6 +199,9 @@ class Packing:
                 rest = 4 - t.ndim
                 parts += (address(x), 0 if grad is None else address(grad))
                 parts += (*shape, *(1,) * rest, *strides, *(0,) * rest)
+            elif isinstance(x, BoundHandle):
+                grad = None if grads is None else grads.get(name)
+                parts.append(x.pack(0 if grad is None else address(grad)))
             else:
                 parts.append(x)
         return self.pack(*parts) if not slots else self.pack(*parts, slots)
@@ -202,6 +210,16 @@ class Packing:
 def address(a: Any) -> int:
     """Where an array's numbers lie."""
     return a.ctypes.data if isinstance(a, np.ndarray) else a.data.ptr
+
+
+def device_of(values: Sequence[Any]) -> str:
+    """Where a launch runs: where its arrays are, or without arrays its handles."""
+    arrays = [a for a in values if not isinstance(a, BoundHandle)]
+    if any(not isinstance(a, np.ndarray) and hasattr(a, "__cuda_array_interface__") for a in arrays):
+        return "cuda"
+    if any(isinstance(a, np.ndarray) for a in arrays):
+        return "cpu"
+    return next((a.device for a in values if isinstance(a, BoundHandle)), "cpu")
 
 
 def overlap(a: Any, b: Any) -> bool:

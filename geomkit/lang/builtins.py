@@ -51,6 +51,9 @@ ARGUMENTS = {
     "counter": "an integer that counts the numbers of a stream",
     "axis": "a vector of length one",
     "angle": "an angle in radians",
+    "hash": "a parameter of type gk.HashGrid",
+    "point": "a vector of three numbers",
+    "radius": "a number",
 }
 
 BUILTINS: dict[str, Builtin] = {}
@@ -109,6 +112,11 @@ _define(
 _define("random_bits", "seed counter", "32 random bits, the same everywhere", "a u32")
 _define("random_uniform", "seed counter", "A random number in [0, 1), the same everywhere", "an f32")
 _define("random_normal", "seed counter", "A normally distributed random number, the same everywhere", "an f32")
+_define(
+    "neighbors", "hash point radius",
+    "The points of a gk.HashGrid within a radius of a place: for j in gk.neighbors(hash, point, radius)",
+    "their indices, in the order of the grid's cells: always the same",
+)  # fmt: skip
 _define("stop_gradient", "a", "a, taken as a constant by derivatives", "the same type as a")
 
 # Functions of Python's that kernels take for theirs.
@@ -159,6 +167,7 @@ log = BUILTINS["log"]
 log2 = BUILTINS["log2"]
 max = BUILTINS["max"]
 min = BUILTINS["min"]
+neighbors = BUILTINS["neighbors"]
 normalize = BUILTINS["normalize"]
 outer = BUILTINS["outer"]
 pow = BUILTINS["pow"]

@@ -8,15 +8,15 @@ from collections.abc import Callable
 from typing import Any
 
 from geomkit.lang.builtins import ALIASES, BUILTINS, Builtin
-from geomkit.lang.functions import Functions
 from geomkit.lang.ir import Access, Region, Value, leaves_of
 from geomkit.lang.operands import Compound, Static, Undefined, View, arithmetic, is_literal, leaf_values, named, rebuilt
+from geomkit.lang.queries import Queries
 from geomkit.lang.struct import Struct
 from geomkit.lang.types import Composite, Mat, Quat, Scalar, Vec, boolean, i32
 
 __all__ = ["Calls"]
 
-class Calls(Functions):
+class Calls(Queries):
     """Calls to operands."""
 
     def on_call(self, e: ast.Call) -> Any:

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from geomkit.lang.diagnostics import Location
+from geomkit.lang.handles import Handle
 from geomkit.lang.ir import Access, Op, Program, Region, Value, leaves_of, walk
 from geomkit.lang.operations import OPERATIONS
 from geomkit.lang.struct import Struct
-from geomkit.lang.types import Array, Scalar, boolean, f16, f32
+from geomkit.lang.types import Array, Scalar, boolean, f16, f32, f64
 
 __all__ = ["Site", "Text", "emit"]
 
@@ -58,6 +59,7 @@ class _Emitter:
         ops = list(walk(program.body))
         self.kinds = {op.kind for op in ops}
         headers = {OPERATIONS[op.kind].header for op in ops if op.kind in OPERATIONS} - {""}
+        headers |= {p.type.header for p in program.parameters if isinstance(p.type, Handle)}
         self.headers = ["kernel.h", *(["stack.h"] if "push" in self.kinds else []), *sorted(headers, reverse=True)]
         self.arrays = program.arrays
 
@@ -74,15 +76,22 @@ class _Emitter:
         self._load_parameters()
         self.region(p.body)
         thread = f"GK_FN void {entry}_thread(const {entry}_args& args, {indices}{stack}{sums}) {{\n"
-        head = "".join(f'#include "{h}"\n' for h in self.headers)
+        head = self._precision() + "".join(f'#include "{h}"\n' for h in self.headers)
         body = "\n".join(self.lines)
         frame = f"{head}\nstruct {entry}_args {{\n    gk::Launch launch;\n{fields}}};\n\n{thread}{body}\n}}\n"
         if self.debug:
             frame += '#line 1 "launch"\n'
         return Text(f"{frame}\n{self._entries(entry)}", entry, tuple(self.sites))
 
+    def _precision(self) -> str:
+        """What the headers take for their real numbers."""
+        is_double = any(p.type.scalar is f64 for p in self.program.parameters if isinstance(p.type, Handle))
+        return "#define GK_REAL double\n" if is_double else ""
+
     def _field(self, p: Any) -> str:
         name = _identifier(p.name)
+        if isinstance(p.type, Handle):
+            return f"{p.type.c} {name};"
         if isinstance(p.type, Array):
             return f"gk::Array {name};"
         if isinstance(p.type, Scalar):
@@ -153,7 +162,8 @@ class _Emitter:
     def _simd(self) -> bool:
         """Whether a compiler may run threads in the lanes of a register: they have no order, but atomics and the stack
         need one thread at a time."""
-        return not self.debug and not self.kinds & {"atomic", "push", "while", "slots"} and not self._scatters()
+        ordered = {"atomic", "native", "push", "while", "slots"}
+        return not self.debug and not self.kinds & ordered and not self._scatters()
 
     def _scatters(self) -> bool:
         return any(op.kind == "grad_add" and op.attr.how != "exclusive" for op in walk(self.program.body))
@@ -308,6 +318,13 @@ class _Emitter:
 
     def on_param_grad(self, op: Op) -> None:
         self.line(f"sum{op.attr} += {self.name(op.args[0])};")
+
+    def on_native(self, op: Op) -> None:
+        results = [self.define(v) for v in op.results]
+        for v, name in zip(op.results, results, strict=True):
+            self.line(f"{v.type.c} {name};")
+        given = [f"args.{_identifier(op.attr.handle)}", *map(self.name, op.args), *results]
+        self.line(f"gk::{op.attr.function}({', '.join(given)});")
 
     # ---- saved state
 

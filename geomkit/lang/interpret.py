@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from geomkit.lang.handles import BoundHandle, Handle
 from geomkit.lang.ir import Access, Op, Program, Region, Value, leaves_of
+from geomkit.lang.native import NATIVES
 from geomkit.lang.operations import OPERATIONS
 from geomkit.lang.struct import Struct
 from geomkit.lang.types import Array, Scalar
@@ -75,10 +77,14 @@ class _Interpreter:
         self.index = [i.astype(np.int32) for i in (*np.divmod(rest, dims[1]), last)]
         self.arrays: dict[str, tuple[np.ndarray, list[np.ndarray]]] = {}
         self.grads: dict[str, list[np.ndarray]] = {}
+        self.handles: dict[str, BoundHandle] = {}
         self.values: dict[Value, np.ndarray] = {}
         self.stacks: dict[tuple[int, int], _Stack] = {}
         self.slots: dict[int, np.ndarray] = {}
         for p, x in zip(program.parameters, values, strict=True):
+            if isinstance(p.type, Handle):
+                self.handles[p.name] = x
+                continue
             if isinstance(p.type, Array):
                 self.arrays[p.name] = x, _leaf_views(p.type, x)
                 if p.name in grads:
@@ -174,6 +180,14 @@ class _Interpreter:
 
     def on_param_grad(self, op: Op, mask: np.ndarray) -> None:
         self.sums[op.attr] += self.values[op.args[0]][mask].astype(np.float64).sum()
+
+    def on_native(self, op: Op, mask: np.ndarray) -> None:
+        lanes = np.flatnonzero(mask)
+        given = [self.values[v][lanes] for v in op.args]
+        found = NATIVES[op.attr.function].interpret(self.handles[op.attr.handle], given)
+        for v, x in zip(op.results, found, strict=True):
+            self.values[v] = np.zeros(self.n, v.type.dtype)
+            self.values[v][lanes] = x
 
     # ---- saved state
 

@@ -10,6 +10,7 @@ Vectors, matrices and structures do not occur: the front end takes them apart. C
 
 What touches memory names an array and one scalar of its element: load, store, atomic, and in adjoint programs
 grad_load, grad_store, grad_add. push and pop keep loop state on a stack; slots keep it in a small array of fixed size.
+native calls a function of the headers with a handle.
 """
 
 from __future__ import annotations

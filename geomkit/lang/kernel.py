@@ -12,8 +12,9 @@ import numpy as np
 from geomkit.arrays import Recorded, imported, library_of
 from geomkit.autodiff import recording
 from geomkit.errors import message
-from geomkit.lang.arguments import array_argument, dimensions, element_of, is_strided
+from geomkit.lang.arguments import array_argument, device_of, dimensions, element_of, is_strided
 from geomkit.lang.function import Function
+from geomkit.lang.handles import Handle
 from geomkit.lang.ir import leaves_of, show
 from geomkit.lang.loops import build
 from geomkit.lang.record import differentiable, launch_tracked, tracker
@@ -100,9 +101,17 @@ class Kernel:
                 values.append(a)
             else:
                 values.append(found.packing.value(name, t, given[name]))
+        self._check_devices(found, values)
         if strided:
             found = self.specialization(elements, frozenset(strided))
         return found, values
+
+    def _check_devices(self, found: Specialization, values: Sequence[Any]) -> None:
+        """Refuse a handle of another device than the arrays."""
+        for (name, t), x in zip(found.types.items(), values, strict=True):
+            if isinstance(t, Handle) and x.device != device_of(values):
+                expected = f"a gk.{t.name} on {device_of(values)}, as the arrays"
+                raise ValueError(message(self.__name__, name, expected, f"one on {x.device}"))
 
     def __call__(self, dim: Any, *args: Any) -> Any:
         if (type(dim), *map(type, args)) == self._types and recording.innermost() is None:
@@ -130,7 +139,7 @@ class Kernel:
         self._launch(found, dims, values)
 
     def _launch(self, found: Specialization, dims: Any, values: list[Any]) -> None:
-        if any(not isinstance(a, np.ndarray) and hasattr(a, "__cuda_array_interface__") for a in values):
+        if device_of(values) == "cuda":
             from geomkit.lang.launch_cuda import run
 
             run(found, dims, values, debug=self._debug, deterministic=self.deterministic)
@@ -145,7 +154,7 @@ class Kernel:
         """The gradients of the parameters by name, for cotangents of the written arrays."""
         found, values = self.bound(args, write=False)
         given = dict(zip(self.names, values, strict=True))
-        on_cuda = any(hasattr(a, "__cuda_array_interface__") for a in values)
+        on_cuda = device_of(values) == "cuda"
         xp = namespace("cuda" if on_cuda else "cpu")
         grads: dict[str, Any] = {}
         for n in wrt:

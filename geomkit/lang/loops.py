@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from geomkit.lang.diagnostics import Problem, Problems
+from geomkit.lang.handles import Handle, in_precision
 from geomkit.lang.ir import Parameter, Program, Region, Value, leaves_of
 from geomkit.lang.operands import (
     POISON,
     Compound,
+    HandleOf,
     Static,
     Undefined,
     View,
@@ -40,7 +42,11 @@ class Frontend(Statements):
     def do_for(self, s: ast.For) -> None:
         if s.orelse:
             self.fail(s.orelse[0], "kernels do not know else after a loop: set a flag before the break")
-        if not (isinstance(s.iter, ast.Call) and self.static(self.raw(s.iter.func)) is range):
+        callee = self.static(self.raw(s.iter.func)) if isinstance(s.iter, ast.Call) else None
+        if isinstance(s.iter, ast.Call) and getattr(callee, "name", "") == "neighbors":
+            self.for_neighbors(s, s.iter)
+            return
+        if not isinstance(s.iter, ast.Call) or callee is not range:
             self._for_items(s)
             return
         if not isinstance(s.target, ast.Name):
@@ -336,7 +342,7 @@ def precision_of(types: dict[str, Type]) -> Scalar:
     kinds: set[Scalar] = set()
     for t in types.values():
         element = t.element if isinstance(t, Array) else t
-        if element is not None:
+        if element is not None and not isinstance(t, Handle):
             kinds |= {s for s, _ in leaves_of(element) if s.is_float}
     return f64 if kinds == {f64} else f32
 
@@ -354,7 +360,9 @@ def build(function: Any, types: dict[str, Type], strided: frozenset[str] = froze
     """
     source = function.source
     problems = Problems(source.name)
-    front = Frontend(problems, precision_of(types))
+    precision = precision_of(types)
+    types = {name: in_precision(t, precision) for name, t in types.items()}
+    front = Frontend(problems, precision)
     frame = Frame(source, kernel=True)
     front.frames.append(frame)
     body = front.b.region
@@ -362,12 +370,15 @@ def build(function: Any, types: dict[str, Type], strided: frozenset[str] = froze
         if isinstance(t, Array):
             p = Parameter(name, t, (), name not in strided)
             frame.names[name] = View(name, t, (None,) * t.ndim)
+        elif isinstance(t, Handle):
+            p = Parameter(name, t)
+            frame.names[name] = HandleOf(name, t)
         else:
             values = tuple(Value(arithmetic(s), hint=name) for s, _ in leaves_of(t))
             p = Parameter(name, t, values)
             frame.names[name] = values[0] if isinstance(t, Scalar) else Compound(t, values)  # pyright: ignore
         front.parameters[name] = p
-    arrays = {name: p for name, p in front.parameters.items() if isinstance(p.type, Array)}
+    arrays = {name: p for name, p in front.parameters.items() if isinstance(p.type, Array | Handle)}
     every, front.parameters = list(front.parameters.values()), arrays
     front.block(source.tree.body)
     problems.check()

@@ -13,9 +13,11 @@ import numpy as np
 
 from geomkit.lang.ir import Value
 from geomkit.lang.struct import Struct
-from geomkit.lang.types import Array, Composite, Mat, Scalar, Vec, f16, f32, scalar_of
+from geomkit.lang.types import Array, Composite, Mat, Scalar, Type, Vec, f16, f32, scalar_of
 
-__all__ = ["POISON", "Compound", "Static", "Undefined", "View", "captured", "is_literal", "leaf_values", "named"]
+__all__ = [
+    "POISON", "Compound", "HandleOf", "Static", "Undefined", "View", "captured", "is_literal", "leaf_values", "named",
+]  # fmt: skip
 
 
 class Compound(NamedTuple):
@@ -35,6 +37,13 @@ class View(NamedTuple):
     @property
     def ndim(self) -> int:
         return sum(i is None for i in self.chosen)
+
+
+class HandleOf(NamedTuple):
+    """A parameter that is a handle."""
+
+    name: str
+    type: Type
 
 
 class Static(NamedTuple):
@@ -64,7 +73,7 @@ def is_literal(x: Any) -> bool:
 
 def named(x: Any) -> str:
     """The type of an operand, for messages."""
-    if isinstance(x, Value | Compound):
+    if isinstance(x, Value | Compound | HandleOf):
         return str(x.type)
     if isinstance(x, View):
         element = x.array.element
@@ -87,6 +96,8 @@ def same(a: Any, b: Any) -> bool:
         return True
     if is_literal(a) and is_literal(b):
         return type(a) is type(b) and (a == b or a != a and b != b)
+    if isinstance(a, HandleOf) and isinstance(b, HandleOf):
+        return a.name == b.name
     if isinstance(a, Static) and isinstance(b, Static):
         return a.object is b.object
     if isinstance(a, View) and isinstance(b, View):

@@ -14,6 +14,7 @@ from geomkit.autodiff.primitive import Primitive, node_for
 from geomkit.autodiff.tape_array import TapeArray
 from geomkit.errors import message
 from geomkit.lang.arguments import overlap
+from geomkit.lang.handles import Handle
 from geomkit.lang.ir import leaves_of
 from geomkit.lang.specialization import Specialization
 from geomkit.lang.struct import Struct
@@ -41,6 +42,10 @@ def differentiable(types: Mapping[str, Type]) -> list[str]:
     """The parameters that have gradients."""
     names = []
     for name, t in types.items():
+        if isinstance(t, Handle):
+            if t.differentiable:
+                names.append(name)
+            continue
         element = t.element if isinstance(t, Array) else t
         if not isinstance(element, Struct) and all(s.is_float for s, _ in leaves_of(element)):
             names.append(name)

@@ -10,6 +10,7 @@ from geomkit.lang.ir import Builder, Parameter, Value
 from geomkit.lang.operands import (
     POISON,
     Compound,
+    HandleOf,
     NumpyConstant,
     Static,
     Undefined,
@@ -139,6 +140,9 @@ class Scope:
                 return x
             if isinstance(x, Compound) and x.type.shape == type.shape and type.shape:
                 self.fail(node, f"{what} is {type}, not {x.type}: write gk.{type}(...) to convert")
+        elif isinstance(x, HandleOf):
+            if isinstance(x.type, type.__class__):
+                return x
         elif isinstance(x, View) and x.ndim == type.ndim and type.element in (None, x.array.element):  # pyright: ignore
             return x
         self.fail(node, f"{what} is {type}, not {named(x)}")

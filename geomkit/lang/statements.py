@@ -12,6 +12,7 @@ from geomkit.lang.ir import Access, Region, Value, leaves_of
 from geomkit.lang.operands import (
     POISON,
     Compound,
+    HandleOf,
     Static,
     Undefined,
     View,
@@ -215,6 +216,9 @@ class Statements(Calls):
     def bind(self, target: ast.expr, x: Any) -> None:
         if isinstance(target, ast.Name):
             if target.id in self.parameters and len(self.frames) == 1:
+                parameter = self.names.get(target.id)
+                if isinstance(parameter, HandleOf):
+                    self.fail(target, f"'{target.id}' is a parameter that is a {named(parameter)}: use another name")
                 self.fail(target, f"'{target.id}' is a parameter that is an array: write {target.id}[i] = ...")
             if isinstance(x, Value) and not x.hint:
                 x.hint = target.id

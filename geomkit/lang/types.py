@@ -82,6 +82,7 @@ u64 = Scalar("u64", "u8", "unsigned long long")
 boolean = Scalar("bool", "?", "bool")
 
 SCALARS = {s.name: s for s in (f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, boolean)}
+HANDLES: dict[type, Type] = {}  # by the public class; geomkit.lang.handles fills it
 _BY_DTYPE = {s.dtype: s for s in SCALARS.values()}
 
 
@@ -278,6 +279,8 @@ def type_of(annotation: Any) -> Type:
     """
     if isinstance(annotation, Type):
         return annotation
+    if isinstance(annotation, type) and annotation in HANDLES:
+        return HANDLES[annotation]
     own = getattr(annotation, "__gk_struct__", None)
     if own is not None:
         return own

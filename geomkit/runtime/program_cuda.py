@@ -29,7 +29,8 @@ def cubin(text: str, *, architecture: str, compiler: nvrtc.Library | None = None
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "program.cu"
         path.write_text(text.replace('#include "', f'#include "{host.kernel_folder() / "lang"}/'))
-        return kernel_cache.cubin(path, architecture=architecture, real="float", compiler=compiler)
+        real = "double" if "#define GK_REAL double" in text else "float"
+        return kernel_cache.cubin(path, architecture=architecture, real=real, compiler=compiler)
 
 
 def launch(text: str, entry: str, block: bytes, total: int) -> None:
