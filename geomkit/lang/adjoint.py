@@ -18,6 +18,7 @@ from geomkit.lang.ir import Access, Builder, Op, Program, Region, Value, copied_
 from geomkit.lang.passes.access import exclusive_gradients
 from geomkit.lang.passes.activity import active_values
 from geomkit.lang.passes.dead import eliminate
+from geomkit.lang.passes.forward import forwarded
 from geomkit.lang.passes.simplify import simplify
 from geomkit.lang.rules import RULES
 from geomkit.lang.slots import reversed_with_slots
@@ -48,6 +49,7 @@ def adjoint_of(program: Program, wrt: frozenset[str], *, scalars: bool = True, s
     Raises:
         KernelError: the program overwrites what the sweep has to read, or has no derivative.
     """
+    program = forwarded(program)
     reverse = Reverse(program, wrt, scalars, slots)
     made = reverse.run()
     for _ in range(2):
