@@ -117,8 +117,8 @@ template <class Visitor> GK_FN void walk_together(const Bvh& bvh, Block& block, 
 
 // Prepares rays begin to end - 1, which are also in columns, and shows the visitor what each passes through. The answer is the
 // first that is none, or -1.
-template <class Visitor>
-GK_FN int walk_columns(const Bvh& bvh, const Rays& rays, int begin, int end, const Columns<RAYS>& in, Block& block, Visitor& visit) {
+template <class Visitor, int N>
+GK_FN int walk_columns(const Bvh& bvh, const Rays& rays, int begin, int end, const Columns<N>& in, Block& block, Visitor& visit) {
     int invalid = -1, n = end - begin;
     for (int i = 0; i < n; i += LANES) {
         Vec3L p = load3(in.origin[0] + i, in.origin[1] + i, in.origin[2] + i);
