@@ -328,10 +328,10 @@ def test_queries_in_loops_and_functions(module, monkeypatch):
 PARAMETERS = "mesh: gk.Mesh, hash: gk.HashGrid, p: gk.array(gk.vec3), y: gk.array(gk.f32)"
 HEAD = f"@gk.kernel\ndef k({PARAMETERS}):\n    i = gk.tid()\n"
 REFUSED = {
-    "y[i] = gk.closest_point_query(7, p[i], 1.0).distance": "gk.closest_point_query takes a Mesh, not the number 7: "
+    "y[i] = gk.closest_point_query(7, p[i], 1.0).distance": "gk.closest_point_query takes a gk.Mesh, not the number 7: "
     "make it a parameter, mesh: gk.Mesh",
-    "y[i] = gk.closest_point_query(hash, p[i], 1.0).distance": "gk.closest_point_query takes a Mesh, not HashGrid",
-    "y[i] = gk.ray_query(OUTSIDE, p[i], p[i]).t": "a Mesh from outside of the kernel cannot be used: make it",
+    "y[i] = gk.closest_point_query(hash, p[i], 1.0).distance": "gk.closest_point_query takes a gk.Mesh, not HashGrid",
+    "y[i] = gk.ray_query(OUTSIDE, p[i], p[i]).t": "a gk.Mesh from outside of the kernel cannot be used: make it",
     "y[i] = gk.ray_query(mesh, p[i]).t": "gk.ray_query takes (mesh, origin, direction, t_max), got no direction",
     "y[i] = gk.ray_query(mesh, p[i], y[i]).t": "the direction is vec3, not f32",
     "y[i] = gk.signed_distance_query(mesh).distance": "got no point",
