@@ -8,7 +8,7 @@ import pytest
 
 import geomkit as gk
 from geomkit.errors import DeviceError, MeshError
-from geomkit.lang import specialization
+from geomkit.lang import launch_cuda, specialization
 from geomkit.runtime import nvrtc, program_cuda
 
 # The rows of y are what the public functions give, in one row a thread.
@@ -373,5 +373,9 @@ def test_nvrtc(name, architecture, module):
     if int(architecture[3:]) not in library.architectures:
         pytest.skip(f"{library} does not compile for {architecture}")
     kernel = getattr(kernels(module, np.float32 if architecture == "sm_75" else np.float64), name)
+    mesh = gk.shapes.icosphere(2, dtype=np.float32 if architecture == "sm_75" else np.float64)
+    _, values = kernel.bound((mesh, *inputs(mesh.dtype), 1.0, np.zeros((N, COLUMNS[name]), mesh.dtype)))
     for text in (kernel.source("cuda"), kernel.adjoint_source("cuda")):
+        text = launch_cuda.sized(text, values)
+        assert text.startswith("#define GK_STACK 64\n")
         assert program_cuda.cubin(text, architecture=architecture)
