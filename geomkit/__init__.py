@@ -196,6 +196,7 @@ from geomkit.spatial.closest_point import closest_point as closest_point
 from geomkit.spatial.compare import chamfer_distance as chamfer_distance, hausdorff_distance as hausdorff_distance
 from geomkit.spatial.hash_grid import HashGrid as HashGrid
 from geomkit.spatial.hits import all_hits as all_hits, count_hits as count_hits, occluded as occluded
+from geomkit.spatial.interpolate_attribute import interpolate_attribute as interpolate_attribute
 from geomkit.spatial.isotropic_remesh import isotropic_remesh as isotropic_remesh
 from geomkit.spatial.metrics import surface_scores as surface_scores
 from geomkit.spatial.sample_surface import sample_surface as sample_surface

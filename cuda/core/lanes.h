@@ -19,6 +19,7 @@ GK_FN void store_double(double* p, DoubleLanes a) { *p = a; }
 GK_FN void store(real* p, Lanes a) { *p = a; }
 GK_FN uint bits(Mask m) { return m; }
 GK_FN Lanes load_any(const real* p) { return *p; }
+GK_FN Mask mask_of(uint bits) { return bits != 0; }
 GK_FN real least(Lanes a) { return a; }
 GK_FN real sum(Lanes a) { return a; }
 
@@ -121,6 +122,15 @@ template <> struct Constant<Lanes> {
     GK_FN static Lanes of(double a) { return splat(real(a)); }
 };
 
+// The mask that has these bits.
+template <class M> GK_FN void mask_to(M& m, uint bits) {
+    M bit;
+    for (int i = 0; i < int(REGISTER / sizeof(real)); ++i) bit[i] = 1 << i;
+    m = ((M{} + int(bits)) & bit) != 0;
+}
+template <class H> GK_FN void mask_to(Pair<H>& m, uint bits) { mask_to(m.lo, bits), mask_to(m.hi, bits >> sizeof(H) / sizeof(real)); }
+GK_FN Mask mask_of(uint bits) { Mask m; mask_to(m, bits); return m; }
+
 // Packets and nodes are aligned to 64 bytes, so are their rows.
 GK_FN Lanes load(const real* p) { return *(const Lanes*)__builtin_assume_aligned(p, WIDTH * sizeof(real)); }
 GK_FN void store(real* p, Lanes a) { *(Lanes*)__builtin_assume_aligned(p, WIDTH * sizeof(real)) = a; }
@@ -172,6 +182,13 @@ template <class H> GK_FN real sum(Pair<H> a) { return sum(a.lo + a.hi); }
 GK_FN Lanes abs(Lanes a) { return max(a, -a); }
 
 #endif
+
+// Which of LANES numbers are equal to another.
+GK_FN uint equal_bits(const int* p, int a) {
+    uint r = 0;
+    for (int i = 0; i < LANES; ++i) r |= uint(p[i] == a) << i;
+    return r;
+}
 
 // N registers that can be read lane by lane.
 template <int N> struct Rows {

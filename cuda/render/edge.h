@@ -73,11 +73,11 @@ GK_FN Line line_of(const Camera& c, const Edge& e, double least, const Bounds& b
 }
 
 // Whole numbers that a line passes on one axis, one after the other.
-struct Crossings1 {
+struct PixelCrossings {
     double begin, step, number, by;
     int left;
 
-    GK_FN Crossings1(double from, double length) : begin(from), step(length) {
+    GK_FN PixelCrossings(double from, double length) : begin(from), step(length) {
         double low = floor(min(from, from + length)), high = floor(max(from, from + length));
         left = int(high - low);
         by = length < 0 ? -1 : 1, number = length < 0 ? high : low + 1;
@@ -90,7 +90,7 @@ struct Crossings1 {
 // Hands the pieces of a line between pixels' borders to visit(from, to), shares of it.
 template <class Visit> GK_FN void each_piece(const Line& l, const Visit& visit) {
     if (!(l.high > l.low)) return;
-    Crossings1 x(l.begin.x, l.step.x), y(l.begin.y, l.step.y);
+    PixelCrossings x(l.begin.x, l.step.x), y(l.begin.y, l.step.y);
     double from = 0;
     while (x.left > 0 || y.left > 0) {
         double to_x = x.next(), to_y = y.next(), to = min(to_x, to_y);

@@ -1,60 +1,10 @@
-// From the root to the triangles that a ray passes through: one ray alone, or many together.
-//
-// A visitor says what becomes of them: visit(i, seen, last) for ray i of a block. It may lower `last`, beyond which the ray
-// looks no farther.
+// From the root to the triangles that rays pass through: a block of rays together, the results those of each alone.
 #pragma once
-#include "rays.h"
+#include "ray_bundle.h"
 
 namespace gk {
 
-constexpr int RAYS = GK_GPU ? 1 : 2048;  // of a block
-constexpr int FEW = 16;                  // rays that are better off alone
-
-struct Block {
-    RayGroup group[RAYS / LANES];
-
-    GK_FN RayGroup& of(int i) { return group[uint(i) / LANES]; }
-    GK_FN real& last(int i) { return of(i).last[lane(i)]; }
-    GK_FN real first(int i) { return of(i).first[lane(i)]; }
-    GK_FN real end(int i) { return of(i).end[lane(i)]; }
-    GK_FN static int lane(int i) { return uint(i) % LANES; }
-};
-
-template <class Visitor> GK_FN void visit_packet(const Bvh& bvh, int packet, int i, const RayOf& ray, Visitor& visit) {
-    pass_through<Visitor::ONCE>(bvh.packets[packet], ray, visit.cull, [&](const Seen& seen) { visit(i, seen, ray.g.last[ray.lane]); });
-}
-
-GK_FN void fetch(const Bvh& bvh, int child) {
-    const char* p = child < 0 ? (const char*)(bvh.packets + ~child) : (const char*)(bvh.nodes + child);
-    for (int line = 0; line < 4; ++line) prefetch(p + 64 * line);
-}
-
-// Takes ray i through the tree from a node or packet, nearest child first.
-template <class Visitor> GK_FN void walk(const Bvh& bvh, int from, int i, Block& block, Visitor& visit) {
-    const RayOf ray = {block.of(i), block.lane(i)};
-    const int negative = ray.g.negative[ray.lane];
-    const real& last = ray.g.last[ray.lane];
-    Stack stack;
-    stack.size = 0;
-    for (int current = from; current != EMPTY;) {
-        if (current < 0) {
-            visit_packet(bvh, ~current, i, ray, visit);
-            current = stack.pop(last);
-            continue;
-        }
-        const Node& node = bvh.nodes[current];
-        alignas(64) real near[WIDTH];
-        uint hits = 0;
-        GK_UNROLL
-        for (int k = 0; k < WIDTH; k += LANES) hits |= entered(planes_at(node, negative, k), ray, near + k) << k;
-        if (!hits) {
-            current = stack.pop(last);
-            continue;
-        }
-        for (uint h = hits; h; h &= h - 1) fetch(bvh, node.child[lowest_bit(h)]);
-        current = stack.push(node.child, near, hits);
-    }
-}
+constexpr int FEW = 16;  // rays that are better off alone
 
 // Rays of a group that wait before a box, and where each enters it.
 struct alignas(64) Waiting {
@@ -83,7 +33,13 @@ template <class Visitor> GK_FN void walk_together(const Bvh& bvh, Block& block, 
     // Rays of one octant see the same sides of all boxes. Groups of several octants have little in common: each ray alone.
     Queue octants[8];
     for (int k = 0; k < 8; ++k) octants[k] = {0, 0, 0, free, nullptr}, free += GROUPS;
+    Width width;
     for (int k = 0; k * LANES < n; ++k) {
+        // Rays close to each other need not be told apart before the triangles.
+        if (k % BUNDLE == 0 && k * LANES + BUNDLE * LANES <= n && walk_bundle(bvh, block, k, width, visit)) {
+            k += BUNDLE - 1;
+            continue;
+        }
         const RayGroup& g = block.group[k];
         const int count = min(LANES, n - k * LANES);
         if (g.octant == MIXED) {
@@ -159,11 +115,11 @@ template <class Visitor> GK_FN void walk_together(const Bvh& bvh, Block& block, 
     }
 }
 
-// Prepares rays begin to end - 1 and shows the visitor what each passes through. The answer is the first that is none, or -1.
-template <class Visitor> GK_FN int walk_rays(const Bvh& bvh, const Rays& rays, int begin, int end, Block& block, Visitor& visit) {
+// Prepares rays begin to end - 1, which are also in columns, and shows the visitor what each passes through. The answer is the
+// first that is none, or -1.
+template <class Visitor>
+GK_FN int walk_columns(const Bvh& bvh, const Rays& rays, int begin, int end, const Columns<RAYS>& in, Block& block, Visitor& visit) {
     int invalid = -1, n = end - begin;
-    Columns<RAYS> in;
-    in.read(bvh, rays, begin, n);
     for (int i = 0; i < n; i += LANES) {
         Vec3L p = load3(in.origin[0] + i, in.origin[1] + i, in.origin[2] + i);
         Vec3L d = load3(in.direction[0] + i, in.direction[1] + i, in.direction[2] + i);
@@ -176,6 +132,12 @@ template <class Visitor> GK_FN int walk_rays(const Bvh& bvh, const Rays& rays, i
     else
         walk_together(bvh, block, n, visit);
     return invalid;
+}
+
+template <class Visitor> GK_FN int walk_rays(const Bvh& bvh, const Rays& rays, int begin, int end, Block& block, Visitor& visit) {
+    Columns<RAYS> in;
+    in.read(bvh, rays, begin, end - begin);
+    return walk_columns(bvh, rays, begin, end, in, block, visit);
 }
 
 }  // namespace gk

@@ -97,6 +97,9 @@ template <int N> struct Columns {
             direction[1][i] = d[3 * i + 1];
             direction[2][i] = d[3 * i + 2];
         }
+        repeat_last(n);
+    }
+    GK_FN void repeat_last(int n) {
         for (int i = n; i % LANES; ++i)
             for (int k = 0; k < 3; ++k) origin[k][i] = origin[k][n - 1], direction[k][i] = direction[k][n - 1];
     }
@@ -262,6 +265,12 @@ GK_FN uint once(const Sheared& t, uint hits) {
 struct Seen {
     real first, last;  // between which distances along the dominant axis the hit must be
     real u, v;         // weights of corners 1 and 2
+    int face;
+};
+
+// A triangle that LANES rays pass through.
+struct SeenByAll {
+    Lanes first, last, u, v;
     int face;
 };
 

@@ -145,7 +145,8 @@ class Call:
                 raise TypeError(message(self.op.__name__, "n", expected, f"one that {tracker_of(n)} traces"))
             return int(n) if isinstance(n, int | np.integer) else 0
         try:
-            return len(next(arguments[name] for name in ("points", "origins", "pixels") if name in arguments))
+            names = ("points", "origins", "pixels", "barycentric")
+            return len(next(arguments[name] for name in names if name in arguments))
         except TypeError:
             return 0  # the forward function refuses what has no length
 

@@ -164,7 +164,13 @@ class _JaxCall(Call):
         dtype = self.precision if kind == "real" else np.dtype(kind)
         if letters and letters[0].startswith("="):
             return tuple(np.shape(self.arguments[letters[0].removeprefix("=")])), dtype
-        return tuple(int(x) if x.isdigit() else self.length(x) for x in letters), dtype
+        out: list[int] = []
+        for x in letters:
+            if x.startswith("..."):
+                out += np.shape(self.arguments[x.removeprefix("...")])[1:]
+            else:
+                out.append(int(x) if x.isdigit() else self.length(x))
+        return tuple(out), dtype
 
     def _to_jax(self, array: Any, like: Any = None) -> Any:
         out = self.library.wrap(np.asarray(array, order="C"))

@@ -31,8 +31,8 @@ class Primitive:
     Attributes:
         differentiable: inputs that gradients reach; `vertices` are those of the argument `mesh`.
         outputs: outputs that carry gradients, with dtype and shape: "real N 3". Letters are N, the number of queries;
-            V and F, the vertices and faces of the mesh; X Y Z, the samples of the grid; =x is the shape of argument x;
-            ? is known after the call only.
+            V and F, the vertices and faces of the mesh; X Y Z, the samples of the grid; =x is the shape of argument x,
+            ...x all of it but the first; ? is known after the call only.
         discrete: outputs that carry none, likewise.
         early: outputs that are there after the call; the others are made when they are asked for.
         reason: why there are no gradients at all, or "".

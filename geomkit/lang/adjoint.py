@@ -19,6 +19,7 @@ from geomkit.lang.native_adjoint import sweep_native
 from geomkit.lang.passes.access import exclusive_gradients
 from geomkit.lang.passes.activity import active_values
 from geomkit.lang.passes.dead import eliminate
+from geomkit.lang.passes.forward import forwarded
 from geomkit.lang.passes.simplify import simplify
 from geomkit.lang.rules import RULES
 from geomkit.lang.slots import reversed_with_slots
@@ -49,6 +50,7 @@ def adjoint_of(program: Program, wrt: frozenset[str], *, scalars: bool = True, s
     Raises:
         KernelError: the program overwrites what the sweep has to read, or has no derivative.
     """
+    program = forwarded(program)
     reverse = Reverse(program, wrt, scalars, slots)
     made = reverse.run()
     for _ in range(2):

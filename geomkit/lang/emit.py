@@ -396,6 +396,12 @@ class _Emitter:
             self.names[v] = n
         return names
 
+    def _rolled(self) -> None:
+        """With its checkpoints, an adjoint runs some loops many times over: NVRTC does not end when it unrolls these for
+        compute capability 10 and above."""
+        if "slots" in self.kinds:
+            self.line("#pragma unroll 1")
+
     def on_for(self, op: Op) -> None:
         body = op.regions[0]
         names = self._carried(op)
@@ -407,6 +413,7 @@ class _Emitter:
             test = f"{i} {'<' if sign > 0 else '>'} {upper}"
         if op.attr == "stop":
             test = f"{test} && !{names[-1]}"
+        self._rolled()
         self.line(f"for ({index.type.c} {i} = {lower}; {test}; {i} += {step}) {{")
         self.depth += 1
         self.region(body)
@@ -419,6 +426,7 @@ class _Emitter:
         test, body = op.regions
         for v, n in zip(test.params, names, strict=True):
             self.names[v] = n
+        self._rolled()
         self.line("for (;;) {")
         self.depth += 1
         self.region(test)

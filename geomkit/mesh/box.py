@@ -46,6 +46,23 @@ def point_bounds(points: Any, index: Any = None) -> np.ndarray:
     return np.array([lower.tolist(), upper.tolist()], points.dtype)
 
 
+def used_bounds(points: Any, faces: Any, kept: dict[str, Any] | None) -> np.ndarray:
+    """The box of the points that faces use, as `point_bounds` returns it.
+
+    Args:
+        points: (V, 3) array.
+        faces: (F, 3) int32 array, F > 0.
+        kept: where to keep which points faces use, for the next time with the same faces; None looks at all corners.
+    """
+    if kept is None:
+        return point_bounds(points, faces)
+    if "used" not in kept:
+        xp = namespace(device_of(faces))
+        used = xp.flatnonzero(xp.bincount(faces.ravel(), minlength=len(points))).astype(np.int32)
+        kept["used"] = None if len(used) == len(points) else used
+    return point_bounds(points, kept["used"])
+
+
 def point_bounds_adjoint(points: Any, adj_bounds: np.ndarray) -> Any:
     """(N, 3) cotangents of the points: each bound's goes to the point that attains it, the lowest index of several."""
     xp = namespace(device_of(points))

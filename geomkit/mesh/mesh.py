@@ -13,11 +13,12 @@ from geomkit.autodiff.primitive import Primitive
 from geomkit.autodiff.recording import innermost, watched
 from geomkit.errors import message
 from geomkit.mesh import measure
-from geomkit.mesh.box import point_bounds
+from geomkit.mesh.box import used_bounds
 from geomkit.mesh.checks import check_range, without_nonfinite
+from geomkit.mesh.clusters import clustered
 from geomkit.mesh.report import report, state
 from geomkit.mesh.source import Source, traced
-from geomkit.mesh.topology import Topology, joined
+from geomkit.mesh.topology import Topology
 from geomkit.tensors import is_tensor, untraced, version_of
 
 if TYPE_CHECKING:
@@ -73,16 +74,21 @@ class Mesh:
         source = Source(vertices)
         triangles = as_array(faces, op="Mesh", name="faces", shape=("F", 3), dtype=np.int32, device=self.device)
         triangles = triangles if triangles.base is None and triangles is not faces else triangles.copy()
+        if source.values is None and nonfinite != "error":
+            raise ValueError(message("Mesh", "nonfinite", "'error' for vertices that jax traces", repr(nonfinite)))
+        self._take(vertices, triangles, source, nonfinite)
+
+    def _take(self, vertices: Any, triangles: Any, source: Source, nonfinite: str, known: bool = False) -> None:
+        """Hold what was given, checked; of triangles that are known, not even the range."""
         if source.values is None:
-            if nonfinite != "error":
-                raise ValueError(message("Mesh", "nonfinite", "'error' for vertices that jax traces", repr(nonfinite)))
             check_range(triangles, len(vertices))
             self._hold(traced(vertices), triangles, source)
             return
         points = as_array(
             source.values, op="Mesh", name="vertices", shape=("V", 3), dtype=precision_of(vertices), device=self.device
         )
-        check_range(triangles, len(points))
+        if not known:
+            check_range(triangles, len(points))
         finite = abs(points) < np.inf
         if not finite.all():
             kept = finite.all(axis=1)
@@ -232,7 +238,8 @@ class Mesh:
         """(2, 3) float64. Least and greatest coordinates of the vertices that faces use; (inf, -inf) without faces."""
         if not self.n_faces:
             return frozen(np.array([[np.inf] * 3, [-np.inf] * 3]))
-        return frozen(point_bounds(self.vertices_array, self._faces).astype(np.float64))
+        kept = None if self._earlier_bvh is None else self._family
+        return frozen(used_bounds(self.vertices_array, self._faces, kept).astype(np.float64))
 
     @_kept
     def center(self) -> np.ndarray:
@@ -376,7 +383,7 @@ class Mesh:
             raise ValueError(message("weld", "tolerance", "a finite number of at least 0", repr(tolerance)))
         first = self.topology.representative
         if tolerance > 0 and self.n_vertices:
-            first = _clustered(to_host(self.vertices_array).astype(np.float64), first, tolerance)
+            first = clustered(to_host(self.vertices_array).astype(np.float64), first, tolerance)
         kept = np.flatnonzero(first == np.arange(len(first)))
         number = np.zeros(len(first), np.int32)
         number[kept] = np.arange(len(kept), dtype=np.int32)
@@ -403,7 +410,12 @@ class Mesh:
         elif tuple(vertices.shape) != (self.n_vertices, 3):
             expected = f"({self.n_vertices}, 3) floats"
             raise ValueError(message("with_vertices", "vertices", expected, describe(vertices)))
-        moved = type(self)(vertices, self.faces)
+        moved = type(self).__new__(type(self))
+        moved._library = library_of(vertices, self.faces)
+        if moved.device == self.device:
+            moved._take(vertices, self._faces, Source(vertices), "error", known=True)
+        else:
+            moved = type(self)(vertices, self.faces)
         moved._follow(self._plain or self, stale=self._source.stale)
         if moved._plain is not None:
             moved._plain._follow(self._plain or self, stale=self._source.stale)
@@ -480,16 +492,3 @@ def as_mesh(obj: Any) -> Mesh:
 
 
 Primitive.as_mesh = staticmethod(as_mesh)
-
-
-def _clustered(positions: np.ndarray, first: np.ndarray, tolerance: float) -> np.ndarray:
-    """For each vertex the lowest index among those that chains of steps no longer than tolerance lead to."""
-    from scipy.spatial import KDTree
-
-    n = len(positions)
-    points = np.flatnonzero(first == np.arange(n))
-    pairs = points[KDTree(positions[points]).query_pairs(tolerance, output_type="ndarray")]
-    links = np.concatenate([pairs, np.stack([np.arange(n), first], axis=1)])
-    label = joined(links[:, 0], links[:, 1], n)[1]
-    lowest = np.unique(label, return_index=True)[1]
-    return lowest[label].astype(np.int32)

@@ -11,7 +11,7 @@ from geomkit.render.camera import Camera
 from geomkit.render.edge_table import EdgeTable
 from geomkit.render.film_edges import NEAR
 from geomkit.render.project_points import project_points
-from geomkit.render.silhouette import crossings, spread
+from geomkit.render.silhouette import crossings, spread, vertex_sums
 from geomkit.render.tables import SceneTables, add
 from geomkit.runtime.device import empty
 from geomkit.runtime.kernel import Kernel
@@ -112,7 +112,7 @@ class Antialias:
 
     def adjoint(self, aliased: Any, adj: Any, out: dict[str, Any]) -> Any:
         """The cotangent of the aliased image; those of vertices and camera add up in `out`."""
-        tables, mesh, xp = self.tables, self.tables.mesh, self.tables.xp
+        tables, xp = self.tables, self.tables.xp
         h, w, channels = aliased.shape
         adj_image = empty(tables.device, aliased.shape, aliased.dtype)
         antialias_adj(h * w, *self.size, channels, self.alpha, adj, adj_image)
@@ -125,7 +125,7 @@ class Antialias:
         g = project_points.adjoint(
             points, *self.arguments, model=self.camera.model, adj_pixel=xp.ascontiguousarray(adj_ends.reshape(-1, 2))
         )
-        add(out, "vertices", spread(xp, mesh.n_vertices, self.used[ends], g.points.astype(np.float64)))
+        spread(xp, vertex_sums(tables, out), self.used[ends], g.points.astype(np.float64))
         for name in ("world_to_camera", "K", "distortion"):
             if getattr(g, name) is not None:
                 add(out, f"camera.{name}", to_host(getattr(g, name)).astype(np.float64))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,9 @@ import numpy as np
 from geomkit.arrays import as_array
 from geomkit.errors import message
 from geomkit.mesh.mesh import Mesh
-from geomkit.render.interpolate import interpolated, interpolated_adj
 from geomkit.render.texture import FILTERS, WRAPS, Pyramid, Texture, texture_array
 from geomkit.runtime.device import namespace
+from geomkit.spatial.interpolate_attribute import interpolated, interpolated_adj
 
 __all__ = ["Attribute"]
 
@@ -55,10 +56,11 @@ class Attribute:
             checked = array
         else:
             checked = self._set_texture(texture or Texture(values))
-        if not bool(self.xp.isfinite(self.xp.asarray(checked)).all()):
+        # (Of numbers of which one is NaN, so are the least and the greatest.)
+        least, most = (float(checked.min()), float(checked.max())) if checked.size else (0.0, 0.0)
+        if not (math.isfinite(least) and math.isfinite(most)):
             raise ValueError(message("render", path, "finite numbers", "nan or inf"))
-        if unit and checked.size:
-            least, most = float(checked.min()), float(checked.max())
+        if unit:
             if not (least >= 0 and most <= 1):
                 wanted, got = "numbers in [0, 1]", f"{least!r} to {most!r}"
                 if checked.size == 1:

@@ -24,9 +24,12 @@ _LINES = (
     "Camera camera, double least, int left, int top, int right, int bottom, const real* vertices, const int* ends"
 )
 _EYE = "double x, double y, double z, double before, int parallel"
-count_edge_pieces = Kernel(SOURCE, "count_edge_pieces", f"{_LINES}, int* count", grain=64)
+count_edge_pieces = Kernel(SOURCE, "count_edge_pieces", f"{_LINES}, int longest, int* count", grain=64)
 list_edge_pieces = Kernel(
-    SOURCE, "list_edge_pieces", f"{_LINES}, const int* offset, double* spans, real* points", grain=32
+    SOURCE,
+    "list_edge_pieces",
+    f"{_LINES}, int longest, double inset, const int* offset, double* spans, real* points",
+    grain=32,
 )
 hide_edge_pieces = Kernel(
     SOURCE,
@@ -64,6 +67,7 @@ class FilmEdges:
         camera: the camera, its fields plain.
         film: the part of the image that is wanted.
         flat: for each object whether the image jumps between its faces.
+        optics: the camera's numbers, where they are known.
 
     Attributes:
         table: the edges of the mesh.
@@ -71,14 +75,17 @@ class FilmEdges:
         number: (N,) int32, which edges of the table.
         ends: (N, 2) int32 vertices.
         outline: (N,) whether they are silhouettes; None where all are.
-        count: (N,) int32 an upper bound of their pieces.
+        count: (N,) int32 an upper bound of their pieces, and of looks near their ends.
     """
 
-    def __init__(self, tables: SceneTables, camera: Camera, film: Film, flat: Sequence[bool]):
+    def __init__(
+        self, tables: SceneTables, camera: Camera, film: Film, flat: Sequence[bool], optics: Optics | None = None
+    ):
         self.tables, mesh, xp = tables, tables.mesh, tables.xp
-        library = Library("cupy" if tables.device == "cuda" else "numpy")
-        fields = camera.world_to_camera, camera.K, camera.distortion
-        self.optics = Optics("render", library, *fields, camera.model)
+        if optics is None:
+            library = Library("cupy" if tables.device == "cuda" else "numpy")
+            optics = Optics("render", library, camera.world_to_camera, camera.K, camera.distortion, camera.model)
+        self.optics = optics
         self.camera = self.optics.struct(tables.dtype)
         self.table = EdgeTable.of(mesh)
         parallel = camera.model == "orthographic"
@@ -99,7 +106,7 @@ class FilmEdges:
         x0, y0, x1, y1 = film.bounds
         self._film = self.camera, NEAR * mesh.diagonal, x0 - 1, y0 - 1, x1 + 1, y1 + 1
         self.count = empty(tables.device, len(self.ends), np.int32)
-        count_edge_pieces(len(self.ends), *self._film, mesh.vertices_array, self.ends, self.count)
+        count_edge_pieces(len(self.ends), *self._film, mesh.vertices_array, self.ends, LONG, self.count)
 
     def blocks(self, most: int) -> Iterator[FilmEdges]:
         """The edges in their order, some at a time: with at most so many pieces, if one edge has no more."""
@@ -135,7 +142,7 @@ class FilmEdges:
         n, offset = len(self.ends), self._offset(self.count)
         pieces = int(offset[-1])
         spans, points = empty(device, (pieces, 3), np.float64), empty(device, (pieces, 3), mesh.dtype)
-        list_edge_pieces(n, *self._film, mesh.vertices_array, self.ends, offset, spans, points)
+        list_edge_pieces(n, *self._film, mesh.vertices_array, self.ends, LONG, INSET, offset, spans, points)
         tree = mesh.bvh.struct(), MeshStruct(mesh), *self._eye
         hider, cuts = empty(device, pieces, np.int32), empty(device, (pieces, 2), np.float64)
         # Whatever the number of threads: which face hides a point may depend on its company.

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from geomkit.render.first_hits import FirstHits
-from geomkit.render.interpolate import interpolated
 from geomkit.render.tables import SceneTables
+from geomkit.spatial.interpolate_attribute import interpolated
 
 __all__ = ["plain_channels"]
 

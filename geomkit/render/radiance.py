@@ -91,11 +91,16 @@ class Radiance:
         self.steps: list[_Step] = []
         self.moved: Any = None
         xp, dtype = self.xp, tables.dtype
-        rays, throughput = xp.arange(len(directions), dtype=np.int32), None
+        rays, throughput = _first_numbers(xp, len(directions)), None
         self._blind, origins, directions = self._with_rays(origins, directions)
         met: Hits = cast_rays.forward(tables.mesh, origins, directions) if first is None else first.hits
         at = hit_rays(met.face, tables.device) if first is None else first.at
-        self.hits, self.value = met, emitted(tables, met, directions)
+        self.hits = met
+        if not again:
+            self.value = emitted(tables, met, directions)
+        else:
+            # Nobody reads it.
+            self.value = xp.zeros((len(directions), 3), dtype)
         for k in range(max(depth, 1)):
             s = surfaces_at(tables, at, rays, met, directions, stream, index)
             step = _Step(directions, met, s)
@@ -103,7 +108,7 @@ class Radiance:
             if k == depth or not len(s):
                 break
             rays = s.ray
-            throughput = xp.ones((len(s), 3), dtype) if throughput is None else throughput[s.at]
+            throughput = _ones(xp, len(s), dtype) if throughput is None else throughput[s.at]
             step.throughput = throughput
             known = {} if first is None or k > 0 else first.shadows
             step.seen = [self._arriving(s, j, k, throughput, known, again) for j in range(len(tables.lights))]
@@ -297,6 +302,33 @@ def _adj_surfaces(xp: Any, s: Surfaces, dtype: np.dtype, *, empty: bool) -> Surf
         s, material=new((len(s), MATERIAL), dtype), position=position, normal=normal, direction=direction,
         barycentric=None,
     )  # fmt: skip
+
+
+def _first_numbers(xp: Any, n: int) -> Any:
+    """(n,) int32, 0 to n - 1, to read only."""
+    return _kept("numbers", xp, n, np.dtype(np.int32))
+
+
+def _ones(xp: Any, n: int, dtype: np.dtype) -> Any:
+    """(n, 3) to read only."""
+    return _kept("ones", xp, 3 * n, dtype).reshape(n, 3)
+
+
+_constants: dict[tuple[str, str, np.dtype], Any] = {}
+_MOST = 1 << 19  # numbers of a constant that are kept
+
+
+def _kept(name: str, xp: Any, n: int, dtype: np.dtype) -> Any:
+    """The first n numbers of a constant, which every part of an image needs again."""
+    key = name, xp.__name__, dtype
+    known = _constants.get(key)
+    if known is None or len(known) < n:
+        known = xp.arange(n, dtype=dtype) if name == "numbers" else xp.ones(n, dtype)
+        if xp is np:
+            known.flags.writeable = False
+        if n <= _MOST:
+            _constants[key] = known
+    return known[:n]
 
 
 def _whole(xp: Any, at: Any, rows: Any, m: int) -> Any:

@@ -355,7 +355,8 @@ def _add_boundaries(q: _Query, adj: Any, out: dict[str, Any]) -> None:
     repeat = q.samples**2 if q.bounces else 1
     # What shows the faces' normals jumps between them, too.
     flat = ["normal" in q.channels or (q.bounces > 0 and smooth is not True) for smooth in q.tables.smooth]
-    for edges in edge_samples(q.tables, q.camera, q.seen_by, repeat=repeat, seed=q.seed, flat=flat, film=q.film):
+    options: dict[str, Any] = dict(repeat=repeat, seed=q.seed, flat=flat, film=q.film, optics=q.view.optics)
+    for edges in edge_samples(q.tables, q.camera, q.seen_by, **options):
         edges.adjoint(adj, out)
     if q.bounces:
         color = adj[..., slice(*_span(q, "color"))]
@@ -382,7 +383,7 @@ def _span(q: _Query, name: str) -> tuple[int, int]:
 def _cotangents(q: _Query, given: dict[str, Any]) -> Any:
     """(H, W, C) of all channels."""
     op, film = "render.adjoint", q.film
-    out = q.tables.xp.zeros((film.rows, film.columns, int(q.stops[-1])), q.dtype)
+    out = None if len(q.channels) == 1 else q.tables.xp.zeros((film.rows, film.columns, int(q.stops[-1])), q.dtype)
     if all(value is None for value in given.values()):
         raise ValueError(message(op, ", ".join(f"adj_{name}" for name in q.channels), "at least one", "None"))
     for name, value in given.items():
@@ -392,6 +393,8 @@ def _cotangents(q: _Query, given: dict[str, Any]) -> Any:
             raise ValueError(message(op, f"adj_{name}", f"None, as channels are {', '.join(q.channels)}", "an array"))
         shape = (film.rows, film.columns, CHANNELS[name])
         array = as_array(value, op=op, name=f"adj_{name}", shape=shape, dtype=q.dtype, device=q.tables.device)
+        if out is None:
+            return array
         out[..., slice(*_span(q, name))] = array
     return out
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,7 +28,7 @@ class SceneFunction(Primitive):
     """A primitive of a scene and a camera: gradients reach any array in either, by its path."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        bound = inspect.signature(self.forward).bind(*args, **kwargs).arguments
+        bound = _signature(self.forward).bind(*args, **kwargs).arguments
         scene, camera = bound.pop("scene"), bound.pop("camera")
         scene = scene_of(scene)
         arrays = {path: scene[path] for path in scene.paths()}
@@ -45,6 +47,11 @@ class SceneFunction(Primitive):
         followed = tuple(path for path, x in known.items() if tracker_of(x)) or None
         call: Any = _Bound(self, scene, camera, bound, known, followed)
         return node_for(tracker)(call, known)
+
+
+@cache
+def _signature(function: Callable) -> inspect.Signature:
+    return inspect.signature(function)
 
 
 class _Bound:

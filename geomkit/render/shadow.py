@@ -17,17 +17,17 @@ from geomkit.render.edge_table import EdgeTable
 from geomkit.render.environment import Surroundings
 from geomkit.render.film import Film, whole_film
 from geomkit.render.film_edges import BEFORE
-from geomkit.render.interpolate import interpolated
 from geomkit.render.pixel_rays import pixel_rays
 from geomkit.render.project_points import project_points
 from geomkit.render.radiance import Radiance
-from geomkit.render.silhouette import ASIDE, spread
+from geomkit.render.silhouette import ASIDE, spread, vertex_sums
 from geomkit.render.surface import hits_adj
 from geomkit.render.tables import LightEntry, SceneTables, add, along_curve
 from geomkit.runtime.device import empty
 from geomkit.runtime.kernel import Kernel
 from geomkit.spatial.cast_rays import cast_rays
 from geomkit.spatial.hits import blocked
+from geomkit.spatial.interpolate_attribute import interpolated
 from geomkit.spatial.scatter import corners_to_vertices
 
 __all__ = ["ShadowSamples", "shadows_of"]
@@ -322,7 +322,7 @@ class ShadowSamples:
         add(out, "vertices", corners_to_vertices(mesh, self.face, corners).astype(np.float64))
         adj_x = origins if self.points.far else directions
         weights = xp.stack([1 - self.t, self.t], axis=1)
-        add(out, "vertices", spread(xp, mesh.n_vertices, self.ends, weights[:, :, None] * adj_x[:, None]))
+        spread(xp, vertex_sums(tables, out), self.ends, weights[:, :, None] * adj_x[:, None])
         adj_place = -directions if self.points.far else origins - directions
         self.points.add_gradient(tables, self.entry, self.owner, adj_place, out)
 

@@ -19,7 +19,7 @@ from geomkit.render.camera import Camera
 from geomkit.render.film import Film, whole_film
 from geomkit.render.film_edges import FilmEdges
 from geomkit.render.first_hits import FirstHits, block_of, hit_rays
-from geomkit.render.optics import SUM_BLOCK, added
+from geomkit.render.optics import SUM_BLOCK, Optics, added
 from geomkit.render.project_points import project_points
 from geomkit.render.tables import SceneTables, add
 from geomkit.runtime.device import address, empty, sort_order
@@ -27,7 +27,7 @@ from geomkit.runtime.kernel import Kernel
 from geomkit.spatial.cast_rays import Hits, cast_rays_fwd
 from geomkit.spatial.rays import MeshStruct
 
-__all__ = ["ASIDE", "EdgeSamples", "crossings", "edge_samples", "spread"]
+__all__ = ["ASIDE", "EdgeSamples", "crossings", "edge_samples", "spread", "vertex_sums"]
 
 SOURCE = "render/silhouette.cu"
 rays_beside = Kernel(
@@ -45,8 +45,8 @@ edge_parts_adj = Kernel(
     "const double* across, const real* jump, const real* adj_image, double* adj_ends, double* sums",
     grain=1,
 )
-sum_segments = Kernel(
-    SOURCE, "sum_segments", "const int* start, const int* order, const int* to, const double* rows, double* sums"
+add_segments = Kernel(
+    SOURCE, "add_segments", "const int* start, const int* order, const int* to, const double* rows, double* sums"
 )
 
 ASIDE = {np.dtype(np.float32): 1e-3, np.dtype(np.float64): 1e-5}  # pixels from the edge to the rays beside it
@@ -95,7 +95,10 @@ class EdgeSamples:
     ):
         self.tables, self.camera = tables, camera
         self.film = whole_film(camera) if film is None else film
-        self.edges = _edges(tables, camera, self.film, flat) if edges is None else edges
+        if edges is None:
+            flat = [smooth is not True for smooth in tables.smooth] if flat is None else flat
+            edges = FilmEdges(tables, camera, self.film, flat)
+        self.edges = edges
         self._radiance, self._repeat, self._seed = radiance, repeat, seed
         xp = tables.xp
         edge, parts = self.edges.seen_parts()
@@ -133,7 +136,7 @@ class EdgeSamples:
         first = _first_hits(tables, origins, directions, stream)
         face = first.hits.face
         value = self._radiance(first if self._repeat == 1 else _repeated(tables.xp, first, self._repeat))
-        value = value.reshape(n, 2, self._repeat, -1)
+        value = value.reshape(n, 2, self._repeat, value.shape[1])
         value = value[:, :, 0] if self._repeat == 1 else value.mean(axis=2)
         return x, pixel, across, value[:, 0] - value[:, 1], face
 
@@ -148,7 +151,7 @@ class EdgeSamples:
             blocks, SUM_BLOCK, n, self.edges.camera, channels, self.x, self.t, self.share, self.across,
             xp.ascontiguousarray(self.jump), adj, adj_ends, sums,
         )  # fmt: skip
-        add(out, "vertices", spread(xp, tables.mesh.n_vertices, self.ends, adj_ends))
+        spread(xp, vertex_sums(tables, out), self.ends, adj_ends)
         total = added(sums)
         found = optics.gradients(total[:12].reshape(3, 4), total[12:], tables.dtype)
         for name, value in zip(("world_to_camera", "K", "distortion"), found, strict=True):
@@ -181,35 +184,35 @@ def edge_samples(
     *,
     repeat: int,
     seed: int,
-    flat: Sequence[bool] | None,
+    flat: Sequence[bool],
     film: Film,
+    optics: Optics,
 ) -> Iterator[EdgeSamples]:
     """The points of all edges, as EdgeSamples of some edges at a time: memory does not grow with their number."""
     options: dict[str, Any] = dict(repeat=repeat, seed=seed, film=film)
-    for some in _edges(tables, camera, film, flat).blocks(max(1, RAYS // (2 * repeat))):
+    for some in FilmEdges(tables, camera, film, flat, optics).blocks(max(1, RAYS // (2 * repeat))):
         yield EdgeSamples(tables, camera, radiance, **options, edges=some)
 
 
-def _edges(tables: SceneTables, camera: Camera, film: Film, flat: Sequence[bool] | None) -> FilmEdges:
-    if flat is None:
-        flat = [smooth is not True for smooth in tables.smooth]
-    return FilmEdges(tables, camera, film, flat)
+def vertex_sums(tables: SceneTables, out: dict[str, Any]) -> Any:
+    """(V, 3) float64, the gradient of the vertices in `out`, to be added to."""
+    if "vertices" not in out:
+        out["vertices"] = tables.xp.zeros((tables.mesh.n_vertices, 3), np.float64)
+    return out["vertices"]
 
 
-def spread(xp: Any, n: int, to: Any, rows: Any) -> Any:
-    """(n, 3) float64 sums of M rows of three at the vertices `to`, M of any shape, in the order of the rows."""
-    total, to = xp.zeros((n, 3), np.float64), to.ravel()
+def spread(xp: Any, total: Any, to: Any, rows: Any) -> None:
+    """Add M rows of three to the rows of total (V, 3) float64 that `to` names, M of any shape: in their order."""
+    to = to.ravel()
     if not len(to):
-        return total
-    order = sort_order(to.astype(np.uint64), int(n).bit_length())
+        return
+    order = sort_order(to.astype(np.uint64), len(total).bit_length())
     at = to[order]
     first = xp.ones(len(at), bool)
     first[1:] = at[1:] != at[:-1]
     start = xp.flatnonzero(first).astype(np.int32)
     at = at[start].astype(np.int32)
-    start = xp.append(start, np.int32(len(to)))
-    sum_segments(len(at), start, order, at, xp.ascontiguousarray(rows), total)
-    return total
+    add_segments(len(at), xp.append(start, np.int32(len(to))), order, at, xp.ascontiguousarray(rows), total)
 
 
 def _first_hits(tables: SceneTables, origins: Any, directions: Any, stream: Any) -> FirstHits:

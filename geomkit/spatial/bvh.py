@@ -20,6 +20,15 @@ pack_triangles = Kernel(
     "const real* vertices, const int* faces, const int* leaf_faces, double cx, double cy, double cz, double scale, "
     "Packet* packets",
 )
+to_tree = Kernel(
+    "spatial/bvh.cu", "to_tree", "const real* vertices, double cx, double cy, double cz, double scale, real* points"
+)
+repack_triangles = Kernel(
+    "spatial/bvh.cu",
+    "repack_triangles",
+    "const real* points, const int* corners, const int* leaf_faces, Packet* packets",
+    grain=128,
+)
 fit_boxes = Kernel("spatial/bvh.cu", "fit_boxes", "int first, const Packet* packets, Node* nodes", grain=64)
 sah_cost = Kernel("spatial/bvh.cu", "sah_cost", "const Node* nodes, double* cost")
 build_frames = Kernel("spatial/bvh.cu", "build_frames", "const Packet* packets, Frame* frames", grain=128)
@@ -181,8 +190,20 @@ class Bvh:
         self.packets = self._empty("Packet", self.n_packets)
         pack_triangles(self.n_packets, vertices, self._faces, self._leaf_faces, *self.center, self.scale, self.packets)
         if not boxes_known:
-            for first, end in self._levels_upward():
-                fit_boxes(end - first, first, self.packets, self.nodes, dtype=self.dtype)
+            self._fit_boxes()
+
+    def _fit_boxes(self) -> None:
+        for first, end in self._levels_upward():
+            fit_boxes(end - first, first, self.packets, self.nodes, dtype=self.dtype)
+
+    def _leaf_corners(self) -> Any:
+        """(n_packets, 8, 3) int32 vertices of the triangles of each packet, or those of a point where it has none."""
+        if "_corners" not in self.__dict__:
+            used = self._leaf_faces >= 0
+            xp = namespace(self.device)
+            corners = self._faces[xp.where(used, self._leaf_faces, self._leaf_faces[:, :1])]
+            self._corners = xp.where(used[:, :, None], corners, corners[:, :, :1])
+        return self._corners
 
     def _levels_upward(self) -> list[tuple[int, int]]:
         starts = self._level_start
@@ -220,12 +241,17 @@ class Bvh:
         """
         if "_built_cost" not in self.__dict__:
             self._built_cost = self.cost  # of the tree that was built, carried along
+        corners = self._leaf_corners()
         moved = object.__new__(Bvh)
         moved.__dict__.update({k: v for k, v in self.__dict__.items() if k not in ("frames", "moments")})
         moved.center, moved.scale = np.asarray(center, np.float64), _scale(vertices, size)
         moved.nodes = self._empty("Node", self.n_nodes)
         moved.nodes[...] = self.nodes
-        moved._fit(vertices, boxes_known=False)
+        points = empty(self.device, vertices.shape, self.dtype)
+        to_tree(len(vertices), vertices, *moved.center, moved.scale, points)
+        moved.packets = self._empty("Packet", self.n_packets)
+        repack_triangles(self.n_packets, points, corners, self._leaf_faces, moved.packets)
+        moved._fit_boxes()
         if moved.cost <= REBUILD * moved._built_cost:
             return moved
         return Bvh(vertices, self._faces, center, size=size, method=self.method)

@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from geomkit.arrays import Library, as_array
+from geomkit.arrays import Library, as_array, tracker_of
 from geomkit.autodiff.primitive import primitive
 from geomkit.errors import message
 from geomkit.mesh.mesh import Mesh
-from geomkit.runtime.device import namespace, zeros
+from geomkit.runtime.device import namespace
 from geomkit.runtime.kernel import Kernel
+from geomkit.spatial.interpolate_attribute import interpolate_attribute, interpolated
 from geomkit.spatial.rays import RayQuery
 from geomkit.spatial.scatter import corners_to_vertices
 from geomkit.tensors import untraced
@@ -102,7 +103,7 @@ class Hits:
         """(N, 3) points hit, inf for a miss. `cast_rays.adjoint` takes their cotangent."""
         if self._position is not None:
             return self._position() if callable(self._position) else self._position
-        position = self._interpolated(self._mesh.vertices_array)
+        position = interpolated(self._mesh, self._mesh.vertices_array, *self._arrays)
         position[self._arrays[0] < 0] = np.inf
         return self._library.wrap(position)
 
@@ -114,10 +115,11 @@ class Hits:
             attribute: (V, ...) numbers, of the vertices.
 
         Returns:
-            (N, ...) of the mesh's precision: the mean of the face's corners by barycentric weights; zero for a miss.
+            (N, ...) of the mesh's precision (of the attribute's, where gradients are followed through it): the mean of
+            the face's corners by barycentric weights; zero for a miss.
 
         Gradients:
-            None of its own. For those of attributes that move the hit use `cast_rays.adjoint`.
+            attribute, and through barycentric the rays and the mesh, where they are followed: `interpolate_attribute`.
 
         Raises:
             ValueError: another number of rows than the mesh has vertices.
@@ -130,7 +132,7 @@ class Hits:
             [0.5]
         """
         if self._arrays is None:
-            expected = "values (use hits.face and hits.barycentric)"
+            expected = "values (use gk.interpolate_attribute)"
             raise TypeError(message("Hits.interpolate", "hits", expected, "arrays that jax traces"))
         mesh = self._mesh
         try:
@@ -138,21 +140,11 @@ class Hits:
         except ValueError:
             expected = f"({mesh.n_vertices}, ...) numbers"
             raise ValueError(message("Hits.interpolate", "attribute", expected, "rows of several lengths")) from None
-        values = as_array(
-            attribute, op="Hits.interpolate", name="attribute", shape=shape, dtype=mesh.dtype, device=mesh.device
-        )
-        return self._library.wrap(self._interpolated(values))
-
-    def _interpolated(self, values: Any) -> Any:
-        mesh = self._mesh
-        face, barycentric = self._arrays
-        out = zeros(mesh.device, (len(self), *values.shape[1:]), mesh.dtype)
-        hit = namespace(mesh.device).flatnonzero(face >= 0)
-        u, v = barycentric[hit].T.reshape(2, -1, *(1,) * (values.ndim - 1))
-        corners = mesh.faces_array[face[hit]]
-        a, b, c = (values[corners[:, k]] for k in range(3))
-        out[hit] = a + u * (b - a) + v * (c - a)
-        return out
+        if not tracker_of(attribute):
+            attribute = as_array(
+                attribute, op="Hits.interpolate", name="attribute", shape=shape, dtype=mesh.dtype, device=mesh.device
+            )
+        return interpolate_attribute(attribute, mesh.faces_array, self.face, self.barycentric)
 
 
 class RayGradients(NamedTuple):

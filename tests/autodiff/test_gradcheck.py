@@ -99,6 +99,9 @@ CHECKS = {
     "volume": lambda: (gk.volume, [torus()], {}),
     "sdf_grid": lambda: (inner_grid, [torus()], {}),
     "interpolate_grid": lambda: (gk.interpolate_grid, [samples(), 1.5 + 0.3 * cloud()], {"step": 1e-4}),
+    "interpolate_attribute": lambda: (
+        lambda a, b: gk.interpolate_attribute(a, torus().faces, [0, 5, -1, 7], b), [cloud(63), cloud(4, 3)], {},
+    ),
     "sphere_trace": lambda: (traced, [bowl(), *beams(), *passing()], {"step": 1e-5}),
     "sdf_features": lambda: (gk.sdf_features, [bowl(), *beams()], {"step": 1e-5}),
     "marching_cubes": lambda: (placed(gk.marching_cubes), [samples(), *PLACE], {"step": 1e-3}),

@@ -122,6 +122,10 @@ CASES = {
     "self_intersections": of_mesh("self_intersections"),
     "sample_surface": of_mesh("sample_surface", n=7),
     "interpolate_grid": Case(gk.interpolate_grid, {"grid": FIELD, "points": POINTS + 2.1}),
+    "interpolate_attribute": Case(
+        lambda attribute, barycentric: gk.interpolate_attribute(attribute, FACES, np.arange(6) - 1, barycentric),
+        {"attribute": VERTICES, "barycentric": POINTS},
+    ),
     "sphere_trace": traced("sphere_trace"),
     "sdf_features": traced("sdf_features"),
     "marching_cubes": of_field("marching_cubes"),

@@ -70,6 +70,9 @@ PAIRS = {
     "volume": lambda: {"mesh": torus()},
     "sdf_grid": lambda: {"mesh": torus(), "resolution": 7},
     "interpolate_grid": lambda: {"grid": field(), "points": 3 + cloud()},
+    "interpolate_attribute": lambda: {
+        "attribute": cloud(63)[:, :2], "faces": torus().faces, "face": np.arange(20), "barycentric": cloud(20)[:, 1:]
+    },
     "sphere_trace": lambda: {"grid": field() - 1, "origins": 4 * cloud() + 3, "directions": -cloud() + 0.1},
     "sdf_features": lambda: {"grid": field() - 1, "origins": 4 * cloud() + 3, "directions": -cloud() + 0.1},
     "marching_cubes": lambda: {"field": field(), "level": np.array(0.1), "spacing": np.ones(3), "origin": np.zeros(3)},

@@ -163,6 +163,10 @@ CASES = {
     "flexicubes": (flexible, weighted),
     "hausdorff_distance": (apart(gk.hausdorff_distance), lambda: [ball(), doubles(1.3 * ball().detach())]),
     "interpolate_grid": (between, lambda: [doubles(random(4, 5, 3)), points()]),
+    "interpolate_attribute": (
+        lambda a, b: gk.interpolate_attribute(a, gk.shapes.icosphere(1).faces, [4, 7, -1], b),
+        lambda: [doubles(random(len(CORNERS), 4)), doubles(random(3, 2))],
+    ),
     "marching_cubes": (contour(gk.marching_cubes), egg),
     "pixel_rays": through_a_lens(gk.pixel_rays, cameras.PIXELS),
     **{name: (getattr(gk, name), images) for name in IMAGE_LOSSES},

@@ -2,7 +2,7 @@
 //
 // Item i has the material, point, normals and viewing direction of hit i. `stream` tells the random numbers of a hit's pixel
 // apart, `index` those of the samples within it. The ray starts at the point.
-#include "../../render/light.h"
+#include "../../render/diffuse_lanes.h"
 #include "../../spatial/ray_walk.h"
 
 namespace gk {
@@ -100,9 +100,31 @@ struct Drawn {
 // Rays of one octant go through the tree together.
 GK_FN int octant_of(Vec3 d) { return int(d.x > 0) | int(d.y > 0) << 1 | int(d.z > 0) << 2; }
 
+// What PART hits see of a light if nothing is in the way, and their rays to it, in columns.
+struct Unshadowed {
+    DiffuseHits hits;
+    alignas(64) real color[3][PART], origin[3][PART], to[3][PART];
+    uint lit[PART / LANES];
+
+    GK_FN void see(int kind, const Light& light, int m, double lift) {
+        const Lanes none = splat(real(0)), up = splat(real(lift));
+        const Vec3L power = splat(light_power(light)), black = {none, none, none};
+        for (int k = 0; k < m; k += LANES) {
+            DiffuseLit s = diffuse_lit(kind, light, hits, k);
+            Vec3L arrives = s.factor * power, reflected = (s.ni * real(1 / PI)) * s.albedo;
+            Vec3L seen = {reflected.x * arrives.x, reflected.y * arrives.y, reflected.z * arrives.z};
+            put(color, k, select(mask_of(s.lit), seen, black));
+            Lanes side = dot(s.flat, s.to);
+            put(origin, k, DiffuseHits::at(hits.p, k) + select(side > none, up, select(side < none, -up, none)) * s.flat);
+            put(to, k, s.to);
+            lit[k / LANES] = s.lit;
+        }
+    }
+};
+
 // Whether anything but its own face is in the way of each ray: the face itself is flat, and the ray leaves it.
 struct FindShadow {
-    static constexpr bool ONCE = false;
+    static constexpr bool ONCE = false, TOGETHER = true;
     const Bvh& bvh;
     const Mesh& mesh;
     const Rays& rays;
@@ -115,6 +137,7 @@ struct FindShadow {
         if (seen.face == of.own[k] || of.found[k]) return;
         if (in_range(bvh, mesh, rays, k, block.first(i), block.end(i), seen)) of.found[k] = 1, last = NOWHERE;
     }
+    GK_FN uint together(int i, uint hits, const SeenByAll& seen, RayGroup&) const { return hits & ~equal_bits(of.own + begin + i, seen.face); }
 };
 
 // What is seen of the light, 0 where it is dark: where it does not reach, or something is in the way. Times the throughput it adds to
@@ -126,30 +149,47 @@ GK_KERNEL light_hits(int n, int block, int count, Bvh bvh, Mesh mesh, int kind, 
     GK_SCRATCH Block scratch;
     GK_SCRATCH Shadowed scratch_drawn, scratch_sorted;
     GK_SCRATCH Drawn scratch_random;
+    GK_SCRATCH Unshadowed scratch_part;
     GK_SCRATCH unsigned char scratch_octant[HITS];
     Block* rays_of_block = located(&scratch);
     Shadowed &drawn = *located(&scratch_drawn), &sorted = *located(&scratch_sorted);
     Drawn& random = *located(&scratch_random);
+    Unshadowed& some = *located(&scratch_part);
     unsigned char* octant = located(scratch_octant);
+    const bool at_once = HITS > 1 && is_plain(kind);
     GK_EACH(b, n) {
         const int first = b * block, m = min(first + block, count) - first;
         const Vec3 power = light_power(light);
         int start[9] = {}, lit = 0;
         random.draw(kind, stream, index, first, m, dimension);
         for (int k = 0; k < m; ++k) {
-            const int i = first + k;
-            Lit s = lit_at(i, materials, positions, normals, face_normals, directions);
-            LightSample l = sampled_light(kind, light, mesh.vertices, mesh.faces, s.m, s.p, s.n, s.wo, random.of(kind, stream, index, first, k, dimension));
-            Arrival a = arriving(kind, light, mesh.vertices, mesh.faces, l);
-            const bool reaches = is_lit(s, a);
+            const int i = first + k, at = k % PART;
+            if (at_once && at == 0) {
+                const int part = min(PART, m - k);
+                some.hits.read(i, part, materials, positions, normals, face_normals, directions);
+                if (is_drawn(kind)) some.hits.draw(random.x + k, random.y + k, part);
+                some.see(kind, light, part, lift);
+            }
+            bool reaches;
+            if (at_once && !material_at(materials, i).specular) {
+                reaches = some.lit[at / LANES] >> at % LANES & 1;
+                set_row(color, i, column(some.color, at));
+                set_row(drawn.origin, lit, column(some.origin, at)), set_row(drawn.direction, lit, column(some.to, at));
+            } else {
+                Lit s = lit_at(i, materials, positions, normals, face_normals, directions);
+                LightSample l = sampled_light(kind, light, mesh.vertices, mesh.faces, s.m, s.p, s.n, s.wo, random.of(kind, stream, index, first, k, dimension));
+                Arrival a = arriving(kind, light, mesh.vertices, mesh.faces, l);
+                reaches = is_lit(s, a);
+                set_row(color, i, reaches ? product(scattered(s.m, s.n, s.wo, a.wi), a.factor * power) : Vec3{0, 0, 0});
+                real side = dot(s.face_normal, l.to);
+                set_row(drawn.origin, lit, s.p + (side > 0 ? real(lift) : side < 0 ? -real(lift) : 0) * s.face_normal);
+                set_row(drawn.direction, lit, l.to);
+            }
             dark[i] = !reaches;
-            set_row(color, i, reaches ? product(scattered(s.m, s.n, s.wo, a.wi), a.factor * power) : Vec3{0, 0, 0});
+            // What does not reach is written over.
             if (!reaches) continue;
-            real side = dot(s.face_normal, l.to);
-            set_row(drawn.origin, lit, s.p + (side > 0 ? real(lift) : side < 0 ? -real(lift) : 0) * s.face_normal);
-            set_row(drawn.direction, lit, l.to);
             drawn.hit[lit] = k;
-            ++start[1 + (octant[lit] = octant_of(l.to))];
+            ++start[1 + (octant[lit] = octant_of(row(drawn.direction, lit)))];
             ++lit;
         }
         for (int k = 0; k < 8; ++k) start[k + 1] += start[k];
@@ -178,12 +218,27 @@ GK_KERNEL light_adj(int n, int block, int count, int kind, Light light, const re
                     const int* rays, const real* adj_value, const real* throughput, const int* dark, int fresh, real* adj_throughput, real* adj_materials, real* adj_positions,
                     real* adj_normals, real* adj_directions, double* sums, int* light_face, real* adj_light) {
     GK_SCRATCH Drawn scratch_random;
+    GK_SCRATCH DiffuseHits scratch_part;
+    GK_SCRATCH AdjDiffuseHits scratch_adj;
     Drawn& random = *located(&scratch_random);
+    DiffuseHits& some = *located(&scratch_part);
+    AdjDiffuseHits& some_adj = *located(&scratch_adj);
+    const bool at_once = HITS > 1 && is_plain(kind);
     GK_EACH(b, n) {
         Vec3d position = {0, 0, 0}, axis = {0, 0, 0}, power = {0, 0, 0};
         const int first = b * block;
         random.draw(kind, stream, index, first, min(block, count - first), dimension);
         for (int i = b * block; i < min((b + 1) * block, count); ++i) {
+            const int at = (i - first) % PART;
+            if (at_once && at == 0) {
+                const int part = min(PART, min(first + block, count) - i);
+                some.read(i, part, materials, positions, normals, face_normals, directions);
+                if (is_drawn(kind)) some.draw(random.x + i - first, random.y + i - first, part);
+                DiffuseHits::columns(some_adj.throughput, throughput, i, part);
+                for (int k = 0; k < part; ++k)
+                    for (int c = 0; c < 3; ++c) some_adj.adj[c][k] = adj_value[3 * (uint64)rays[i + k] + c];
+                some_adj.find(kind, light, some, part);
+            }
             if (kind == AREA) light_face[i] = -1;
             if (fresh) {
                 for (int k = 0; k < MATERIAL; ++k) adj_materials[MATERIAL * (uint64)i + k] = 0;
@@ -192,6 +247,18 @@ GK_KERNEL light_adj(int n, int block, int count, int kind, Light light, const re
             }
             Vec3 adj = row(adj_value, rays[i]);
             if (dark[i] || (adj.x == 0 && adj.y == 0 && adj.z == 0)) continue;
+            if (at_once && !material_at(materials, i).specular) {
+                if (!(some_adj.lit[at / LANES] >> at % LANES & 1)) continue;
+                Vec3 albedo = column(some_adj.albedo, at);
+                add_material(adj_materials, i, {albedo, 0, 0, 0, 0});
+                add_row(adj_throughput, i, column(some_adj.to_throughput, at)), add_row(adj_normals, i, column(some_adj.n, at));
+                power += to_double(column(some_adj.power, at));
+                if (kind == CONSTANT) continue;
+                Vec3 to = column(some_adj.to, at);
+                add_row(adj_positions, i, -to);
+                position += to_double(to);
+                continue;
+            }
             Lit s = lit_at(i, materials, positions, normals, face_normals, directions);
             LightSample l = light_at(i, kind, light, vertices, faces, s, followed, met, met_at, random.of(kind, stream, index, first, i - first, dimension));
             Arrival a = arriving(kind, light, vertices, faces, l);

@@ -10,26 +10,29 @@ GK_ONCE Line line_at(const Camera& c, const real* vertices, const int* ends, int
     return line_of(c, edge_of(vertices, ends, i), least, bounds);
 }
 
+// An edge has one row for each piece, which are one more than there are borders of pixels, and from `longest` on two for looks near its
+// ends, `inset` of a piece from them.
 GK_KERNEL count_edge_pieces(int n, Camera camera, double least, int left, int top, int right, int bottom, const real* vertices, const int* ends,
-                       int* count) {
+                       int longest, int* count) {
     const Bounds bounds = whole(left, top, right, bottom);
     GK_EACH(i, n) {
         Line l = line_at(camera, vertices, ends, i, least, bounds);
-        count[i] = l.high > l.low ? 1 + Crossings1(l.begin.x, l.step.x).left + Crossings1(l.begin.y, l.step.y).left : 0;
+        const int pieces = l.high > l.low ? 1 + PixelCrossings(l.begin.x, l.step.x).left + PixelCrossings(l.begin.y, l.step.y).left : 0;
+        count[i] = pieces < longest ? pieces : pieces + 2;
     }
 }
 
-// The pieces of edge i are offset[i] to offset[i + 1] - 1, which are one more than there are borders of pixels: spans (left, middle
-// and right, as weights of the edge's second end) and points in the middle. Those of no length and those whose middle is not within
-// the bounds are NaN.
+// The rows of edge i are offset[i] to offset[i + 1] - 1. Those of pieces: spans (left, middle and right, as weights of the edge's second
+// end) and points in the middle; of looks the middle alone. All else is NaN, as for pieces of no length or beyond the bounds.
 GK_KERNEL list_edge_pieces(int n, Camera camera, double least, int left, int top, int right, int bottom, const real* vertices, const int* ends,
-                      const int* offset, double* spans, real* points) {
+                      int longest, double inset, const int* offset, double* spans, real* points) {
     const Bounds bounds = whole(left, top, right, bottom);
     const double none = infinity() - infinity();
     GK_EACH(i, n) {
-        int to = offset[i];
-        const int stop = offset[i + 1];
-        if (to == stop) continue;
+        const int begin = offset[i], last = offset[i + 1], stop = last - begin < longest ? last : last - 2;
+        if (begin == last) continue;
+        int to = begin;
+        bool whole_line = true;
         const Edge edge = edge_of(vertices, ends, i);
         const Line l = line_at(camera, vertices, ends, i, least, bounds);
         double passed = l.weight(0);
@@ -39,14 +42,25 @@ GK_KERNEL list_edge_pieces(int n, Camera camera, double least, int left, int top
             double left = passed, middle = l.weight(0.5 * (from + end));
             passed = l.weight(end);
             Vec3 x = edge.at(middle);
-            if (!bounds.hold(projected(camera, x))) return;
+            if (!bounds.hold(projected(camera, x))) {
+                whole_line = false;
+                return;
+            }
             double* span = spans + 3 * (uint64)to;
             span[0] = left, span[1] = middle, span[2] = passed;
             set_row(points, to, x);
             ++to;
         });
-        for (; to < stop; ++to)
+        const int pieces = to - begin;
+        for (; to < last; ++to)
             for (int k = 0; k < 3; ++k) spans[3 * (uint64)to + k] = none, points[3 * (uint64)to + k] = 0;
+        if (stop < last && whole_line && pieces >= longest)
+            for (int k = 0; k < 2; ++k) {
+                const double *own = spans + 3 * (uint64)(k ? begin + pieces - 1 : begin), margin = inset * (own[2] - own[0]);
+                const double place = k ? own[2] - margin : own[0] + margin;
+                spans[3 * (uint64)(stop + k) + 1] = place;
+                set_row(points, stop + k, edge.at(place));
+            }
     }
 }
 
@@ -64,7 +78,8 @@ GK_KERNEL hide_edge_pieces(int n, int block, int count, Bvh bvh, Mesh mesh, doub
         for (int i = 0; i < m; ++i) {
             ray_to(eye, row(points, begin + i), origins + 3 * i, directions + 3 * i);
             // No ray, which hits nothing.
-            if (!(spans[3 * (uint64)(begin + i)] == spans[3 * (uint64)(begin + i)])) set_row(directions, i, {0, 0, 0});
+            const double middle = spans[3 * (uint64)(begin + i) + 1];
+            if (!(middle == middle)) set_row(directions, i, {0, 0, 0});
         }
         find_hiders(bvh, mesh, eye, origins, directions, m, *rays_of_block, hider + begin);
     }
@@ -98,9 +113,11 @@ GK_KERNEL cut_edge_pieces(int n, Bvh bvh, Mesh mesh, double x, double y, double 
             if (followed) continue;
             if (p - chain + 1 < longest) continue;
             for (int last = 0; last < 2; ++last) {
-                const int at = last ? p : chain;
-                const double *own = spans + 3 * (uint64)at, margin = inset * (own[2] - own[0]), place = last ? own[2] - margin : own[0] + margin;
-                const int face = hider_of(bvh, mesh, eye, edge.at(place), block);
+                const int at = last ? p : chain, look = stop - 2 + last;
+                const double *own = spans + 3 * (uint64)at, margin = inset * (own[2] - own[0]), *known = spans + 3 * (uint64)look + 1;
+                const bool looked = *known == *known && look > p;
+                const double place = looked ? *known : last ? own[2] - margin : own[0] + margin;
+                const int face = looked ? hider[look] : hider_of(bvh, mesh, eye, edge.at(place), block);
                 if ((face < 0) == (hider[at] < 0)) continue;
                 const bool on = face >= 0;
                 cuts[2 * (uint64)at + last] = hidden_until(bvh, mesh, eye, edge, on ? place : own[1], on ? face : hider[at], on ? own[1] : place, block);
@@ -197,13 +214,13 @@ GK_KERNEL edge_parts_adj(int n, int block, int count, Camera camera, int channel
     }
 }
 
-// The sum of rows (3,) that go to vertex to[i]: those of order start[i] to start[i + 1] - 1.
-GK_KERNEL sum_segments(int n, const int* start, const int* order, const int* to, const double* rows, double* sums) {
+// Adds the rows (3,) that go to vertex to[i]: those of order start[i] to start[i + 1] - 1.
+GK_KERNEL add_segments(int n, const int* start, const int* order, const int* to, const double* rows, double* sums) {
     GK_EACH(i, n) {
         double total[3] = {0, 0, 0};
         for (int j = start[i]; j < start[i + 1]; ++j)
             for (int axis = 0; axis < 3; ++axis) total[axis] += rows[3 * (uint64)order[j] + axis];
-        for (int axis = 0; axis < 3; ++axis) sums[3 * (uint64)to[i] + axis] = total[axis];
+        for (int axis = 0; axis < 3; ++axis) sums[3 * (uint64)to[i] + axis] += total[axis];
     }
 }
 

@@ -24,6 +24,29 @@ GK_KERNEL pack_triangles(int n, const real* vertices, const int* faces, const in
     }
 }
 
+// The same where the corners of each packet's triangles are known, (n, 8, 3), and all points are in the tree's coordinates.
+GK_KERNEL to_tree(int n, const real* vertices, double cx, double cy, double cz, double scale, real* points) {
+    GK_EACH(i, n) {
+        const double inverse = 1 / scale;
+        const real* v = vertices + 3 * (uint64)i;
+        set_row(points, i, {real((v[0] - cx) * inverse), real((v[1] - cy) * inverse), real((v[2] - cz) * inverse)});
+    }
+}
+
+GK_KERNEL repack_triangles(int n, const real* points, const int* corners, const int* leaf_faces, Packet* packets) {
+    GK_EACH(i, n) {
+        Packet& packet = packets[i];
+        const int *leaf = leaf_faces + WIDTH * (uint64)i, *corner = corners + 3 * WIDTH * (uint64)i;
+        for (int lane = 0; lane < WIDTH; ++lane) {
+            packet.face[lane] = leaf[lane] >= 0 ? leaf[lane] : leaf[0];
+            for (int k = 0; k < 3; ++k) {
+                const real* v = points + 3 * (uint64)corner[3 * lane + k];
+                for (int axis = 0; axis < 3; ++axis) packet.corner[k][axis][lane] = v[axis];
+            }
+        }
+    }
+}
+
 // Boxes of the children of nodes first to first + n - 1, all of one level; the levels below have theirs already.
 GK_KERNEL fit_boxes(int n, int first, const Packet* packets, Node* nodes) {
     GK_EACH(i, n) {

@@ -10,13 +10,15 @@ namespace gk {
 GK_KERNEL cast_rays_fwd(int n, int block, int count, Bvh bvh, Mesh mesh, Rays rays, int cull, const real* face_normals, real* t,
                         int* face, real* barycentric, real* normal, int* invalid) {
     GK_SCRATCH Block scratch;
-    GK_SCRATCH Seen found[RAYS];
+    GK_SCRATCH Nearest found[RAYS / LANES];
     Block* rays_of_block = located(&scratch);
-    Seen* best = located(found);
+    Nearest* best = located(found);
     GK_EACH(b, n) {
         int begin = b * block, end = min(begin + block, count);
         HitRows out = {t + begin, face + begin, barycentric + 2 * (uint64)begin, normal + 3 * (uint64)begin};
-        closest_hits(bvh, mesh, rays, cull, face_normals, begin, end, *rays_of_block, best, out, invalid[b]);
+        Columns<RAYS> in;
+        in.read(bvh, rays, begin, end - begin);
+        closest_hits(bvh, mesh, rays, cull, face_normals, begin, end, in, *rays_of_block, best, out, invalid[b]);
     }
 }
 
@@ -42,7 +44,7 @@ GK_KERNEL cast_rays_adj(int n, Mesh mesh, double unit, const real* directions, c
 
 // Whether each ray of a block hits anything.
 struct FindAny {
-    static constexpr bool ONCE = false;
+    static constexpr bool ONCE = false, TOGETHER = false;
     const Bvh& bvh;
     const Mesh& mesh;
     const Rays& rays;
@@ -71,7 +73,7 @@ GK_KERNEL occluded_fwd(int n, int block, int count, Bvh bvh, Mesh mesh, Rays ray
 
 // How many triangles each ray of a block hits.
 struct CountHits {
-    static constexpr bool ONCE = true;
+    static constexpr bool ONCE = true, TOGETHER = false;
     const Bvh& bvh;
     const Mesh& mesh;
     const Rays& rays;
@@ -97,7 +99,7 @@ GK_KERNEL count_hits_fwd(int n, int block, int count, Bvh bvh, Mesh mesh, Rays r
 
 // Writes the hits of each ray of a block from offset[i] on, LANES at a time, in the order in which they are found.
 struct ListHits {
-    static constexpr bool ONCE = true;
+    static constexpr bool ONCE = true, TOGETHER = false;
     const Bvh& bvh;
     const Mesh& mesh;
     const Rays& rays;
