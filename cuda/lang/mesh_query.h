@@ -123,12 +123,12 @@ GK_FN void ray_of(const MeshHandle& mesh, const real* given, const int*, real* m
     Bvh bvh = bvh_of(mesh);
     Mesh triangles = {mesh.vertices, mesh.faces};
     Rays rays = {given, given + 3, nullptr, nullptr, 0, given[6]};
+    Nearest best[1];
     Columns<LANES> in;
     in.read(bvh, rays, 0, 1);
-    NearestSeen best[1];
+    HitRows out = {made, found, made + 1, made + 3};
     int invalid;
-    closest_hits(bvh, triangles, rays, CULL_NONE, mesh.face_normals, 0, 1, in, *block, best, {made, found, made + 1, made + 3},
-                 invalid);
+    closest_hits(bvh, triangles, rays, CULL_NONE, mesh.face_normals, 0, 1, in, *block, best, out, invalid);
     if (invalid >= 0) {
         made[0] = none, found[0] = -1;
         for (int k = 1; k < 6; ++k) made[k] = 0;

@@ -5,7 +5,7 @@
 namespace gk {
 
 // What LANES rays see nearest; face -1 is nothing.
-struct alignas(64) NearestSeen {
+struct alignas(64) Nearest {
     real first[LANES], last[LANES], u[LANES], v[LANES];
     int face[LANES];
 
@@ -21,11 +21,11 @@ struct FindClosest {
     const Rays& rays;
     Block& block;
     const real* face_normals;
-    NearestSeen* best;
+    Nearest* best;
     int cull, begin;
 
     GK_FN void operator()(int i, const Seen& seen, real& last) const {
-        NearestSeen& group = best[uint(i) / LANES];
+        Nearest& group = best[uint(i) / LANES];
         const Seen known = group.at(Block::lane(i));
         if (!in_range(bvh, mesh, rays, begin + i, block.first(i), block.end(i), seen)) return;
         if (known.face >= 0 && seen.last >= known.first) {
@@ -39,7 +39,7 @@ struct FindClosest {
 
     // What is beyond doubt.
     GK_FN uint together(int i, uint hits, const SeenByAll& seen, RayGroup& g) const {
-        NearestSeen& known = best[uint(i) / LANES];
+        Nearest& known = best[uint(i) / LANES];
         const uint sure = hits & bits((seen.first > load(g.first) + SLACK) & (seen.last < load(g.end) - SLACK) & (seen.last < load(known.first)));
         if (!sure) return hits;
         const Mask mask = mask_of(sure);
@@ -69,7 +69,7 @@ struct HitRows {
 // is how many hit.
 template <int N>
 GK_FN int closest_hits(const Bvh& bvh, const Mesh& mesh, const Rays& rays, int cull, const real* face_normals, int begin, int end,
-                       const Columns<N>& in, Block& block, NearestSeen* best, const HitRows& out, int& invalid) {
+                       const Columns<N>& in, Block& block, Nearest* best, const HitRows& out, int& invalid) {
     const int m = end - begin;
     for (int k = 0; k * LANES < m; ++k) {
         store(best[k].first, splat(INFINITE));

@@ -10,12 +10,12 @@
 
 namespace gk {
 
-struct Nearest {
+struct NearestTriangle {
     real distance2;
     int packet, lane;
 };
 
-GK_FN Nearest no_triangle() { return {INFINITE, -1, 0}; }
+GK_FN NearestTriangle no_triangle() { return {INFINITE, -1, 0}; }
 
 // Squared distances from p to LANES triangles of a packet.
 GK_FN Lanes triangle_distances2(const Frame& f, int lane, Vec3 p) {
@@ -39,20 +39,20 @@ GK_FN Lanes triangle_distances2(const Frame& f, int lane, Vec3 p) {
 }
 
 // Lowers `best` to the nearest of LANES triangles at distances e. The first lane wins a tie.
-GK_FN void lower(Lanes e, int k, int lane, Nearest& best) {
+GK_FN void lower(Lanes e, int k, int lane, NearestTriangle& best) {
     if (!bits(e < splat(best.distance2))) return;
     real d = least(e);
     best = {d, k, lane + lowest_bit(bits(e <= splat(d)))};
 }
 
 // Lowers `best` to the nearest triangle of packet k.
-GK_FN void nearest_in_packet(const Frame* frames, int k, Vec3 p, Nearest& best) {
+GK_FN void nearest_in_packet(const Frame* frames, int k, Vec3 p, NearestTriangle& best) {
     GK_UNROLL
     for (int lane = 0; lane < WIDTH; lane += LANES) lower(triangle_distances2(frames[k], lane, p), k, lane, best);
 }
 
 // The nearest triangle to one point; best holds a bound on entry.
-GK_FN void nearest_triangle(const Bvh& bvh, Vec3 p, Nearest& best) {
+GK_FN void nearest_triangle(const Bvh& bvh, Vec3 p, NearestTriangle& best) {
     Stack stack;
     stack.size = 0;
     for (int current = 0; current != EMPTY;) {
@@ -77,7 +77,7 @@ GK_FN void nearest_triangle(const Bvh& bvh, Vec3 p, Nearest& best) {
 struct Query {
     Vec3 p;
     double factor;  // see Located
-    Nearest best;
+    NearestTriangle best;
 };
 
 // A query on a list, with the distance to the box that it is waiting before.

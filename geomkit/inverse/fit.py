@@ -148,8 +148,8 @@ def fit(
         mask_weight: of the same loss between silhouettes and alpha.
         regularize: weights of "laplacian", "normal" or "edge" (see `gk.mesh_laplacian_smoothing` and so on), of shapes.
         rates: learning rates, numbers or schedules, by group or path. A number for shape is in the scene's length unit
-            and stays; of the others it falls to 2 % during the fit, that of cameras along half a wave. Default: 0.025 of
-            the scene's size for shape, 0.03 of the size of the values for texture and light, 0.02 for cameras, in
+            and stays; of the others it falls to 2 % during the fit, that of cameras along half a wave. Default: 0.025
+            of the scene's size for shape, 0.03 of the size of the values for texture and light, 0.02 for cameras, in
             radians and sizes of the scene, and for the logarithm of the focal length.
         smoothness: of Large Steps; more keeps a shape smoother.
         remesh: whether the default stages end with one on meshes of half the edge length.

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from geomkit.lang.diagnostics import Location
 from geomkit.lang.handles import Handle
 from geomkit.lang.ir import Access, Op, Program, Region, Value, leaves_of, walk
+from geomkit.lang.literal import literal
 from geomkit.lang.operations import OPERATIONS
 from geomkit.lang.struct import Struct
 from geomkit.lang.types import Array, Scalar, boolean, f16, f32, f64
@@ -397,8 +395,8 @@ class _Emitter:
         return names
 
     def _rolled(self) -> None:
-        """With its checkpoints, an adjoint runs some loops many times over: NVRTC does not end when it unrolls these for
-        compute capability 10 and above."""
+        """With its checkpoints, an adjoint runs some loops many times over: NVRTC does not end when it unrolls these
+        for compute capability 10 and above."""
         if "slots" in self.kinds:
             self.line("#pragma unroll 1")
 
@@ -477,28 +475,3 @@ def _flat(field: str, index: list[str]) -> str:
     for k, i in enumerate(index[1:], 1):
         text = f"({text} * {field}.shape[{k}] + {i})"
     return text
-
-
-def literal(value: Any, t: Scalar) -> str:
-    """A constant."""
-    if t is boolean:
-        return "true" if value else "false"
-    if t.is_float:
-        if not math.isfinite(value):
-            infinite = f"gk::infinity({t.c}())"
-            text = f"({infinite} - {infinite})" if math.isnan(value) else f"{'-' if value < 0 else ''}{infinite}"
-            return text if math.isnan(value) or value > 0 else f"({text})"
-        text = repr(float(np.float32(value))) if t is f32 else repr(float(value))
-        if t is f32:
-            text = np.format_float_scientific(np.float32(value), unique=True, trim="0")
-            text = repr(float(text)) + "f"
-        return f"({text})" if text.startswith("-") else text
-    suffix = {"u32": "u", "i64": "ll", "u64": "ull"}.get(t.name, "")
-    if value == -(1 << t.bits - 1) and t.kind == "i" and t.bits >= 32:
-        return f"(-{-(value + 1)}{suffix} - 1)"
-    text = f"{value}{suffix}"
-    if t.bits < 32:
-        return f"({t.c}){text}" if value >= 0 else f"({t.c})({text})"
-    return f"({text})" if value < 0 else text
-
-

@@ -17,7 +17,6 @@ from geomkit.lang.function import Function
 from geomkit.lang.handles import BoundHandle, Handle
 from geomkit.lang.ir import leaves_of, show
 from geomkit.lang.loops import build
-from geomkit.lang.mesh_handle import MeshHandle as MeshHandle
 from geomkit.lang.record import differentiable, launch_tracked, tracker
 from geomkit.lang.relaunch import relaunch
 from geomkit.lang.specialization import Specialization

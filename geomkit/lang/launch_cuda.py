@@ -9,6 +9,7 @@ import numpy as np
 from geomkit.errors import DeviceError
 from geomkit.lang.checks import ERROR, report
 from geomkit.lang.emit import Text
+from geomkit.lang.mesh_handle import BoundMesh
 from geomkit.runtime import cuda, program_cuda
 
 if TYPE_CHECKING:
@@ -37,10 +38,10 @@ def run(
         return
     text = found.text(debug)
     if not debug:
-        _launch(text, found.packing.block(dims, 1, values), total)
+        _launch(text, values, found.packing.block(dims, 1, values), total)
         return
     record = cuda.cupy().zeros(ERROR.itemsize, np.uint8)
-    _launch(text, found.packing.block(dims, 1, values, errors=record.data.ptr), total)
+    _launch(text, values, found.packing.block(dims, 1, values, errors=record.data.ptr), total)
     report(text, record.get().view(ERROR)[0], dims[: found.rank], found.name)
 
 
@@ -57,7 +58,7 @@ def adjoint(
     total = dims[0] * dims[1] * dims[2]
     if total:
         place = sums.data.ptr if backward.program.slots else 0
-        _launch(backward.text, backward.packing.block(dims, 1, values, grads=grads, slots=place), total)
+        _launch(backward.text, values, backward.packing.block(dims, 1, values, grads=grads, slots=place), total)
     return sums.get()
 
 
@@ -67,7 +68,14 @@ def _refuse_order(found: Specialization, program: Any, deterministic: bool) -> N
                           "launch it with arrays on the CPU, or write one element a thread")  # fmt: skip
 
 
-def _launch(text: Text, block: bytes, total: int) -> None:
-    program_cuda.launch(text.text, text.entry, block, total)
+def _launch(text: Text, values: list[Any], block: bytes, total: int) -> None:
+    program_cuda.launch(sized(text.text, values), text.entry, block, total)
+
+
+def sized(text: str, values: list[Any]) -> str:
+    """A program whose traversal stacks, memory of each thread, fit the trees of the meshes among its arguments."""
+    meshes = [x.value for x in values if isinstance(x, BoundMesh) and x.value.n_faces]
+    entries = [cuda.stack_entries(mesh.bvh.levels) for mesh in meshes]
+    return f"#define GK_STACK {max(entries)}\n{text}" if entries else text
 
 

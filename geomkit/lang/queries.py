@@ -46,9 +46,9 @@ class Queries(Functions):
         if isinstance(x, HandleOf) and type(x.type) is kind:
             return x
         public = kind.public.__name__
-        text = f"{ast.unparse(e.func)} takes a {public}, not {named(x)}"
+        text = f"{ast.unparse(e.func)} takes a gk.{public}, not {named(x)}"
         if isinstance(x, Static) and isinstance(x.object, kind.public):
-            text = f"a {public} from outside of the kernel cannot be used"
+            text = f"a gk.{public} from outside of the kernel cannot be used"
         self.fail(e.args[0] if e.args else e, f"{text}: make it a parameter, {parameter}: gk.{public}")
 
     def point(self, x: Any, e: ast.Call, what: str = "the point") -> list[Value]:

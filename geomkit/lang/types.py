@@ -292,4 +292,4 @@ def type_of(annotation: Any) -> Type:
         return boolean
     if isinstance(annotation, np.dtype) or (isinstance(annotation, type) and issubclass(annotation, np.generic)):
         return scalar_of(annotation)
-    raise TypeError(f"{annotation!r} is no type of kernels: use gk.f32, gk.i32, gk.vec3, gk.array(gk.f32) ...")
+    raise TypeError(f"{annotation!r} is no type of kernels: use gk.f32, gk.i32, gk.vec3, gk.array(gk.f32), gk.Mesh ...")

@@ -129,7 +129,7 @@ def test_torch(module):
 
 HEAD = "@gk.kernel\ndef k(grid: gk.SdfGrid, p: gk.array(gk.vec3), y: gk.array(gk.f32)):\n    i = gk.tid()\n"
 REFUSED = {
-    "y[i] = gk.grid_sample(3, p[i]).value": "gk.grid_sample takes a SdfGrid, not the number 3: "
+    "y[i] = gk.grid_sample(3, p[i]).value": "gk.grid_sample takes a gk.SdfGrid, not the number 3: "
     "make it a parameter, grid: gk.SdfGrid",
     "y[i] = gk.grid_sample(grid).value": "gk.grid_sample takes (grid, point, method), got no point",
     "y[i] = gk.grid_sample(grid, p[i], 'quintic').value": "the method is 'linear' or 'cubic', not 'quintic'",

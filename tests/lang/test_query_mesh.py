@@ -8,7 +8,7 @@ import pytest
 
 import geomkit as gk
 from geomkit.errors import DeviceError, MeshError
-from geomkit.lang import specialization
+from geomkit.lang import launch_cuda, specialization
 from geomkit.runtime import nvrtc, program_cuda
 
 # The rows of y are what the public functions give, in one row a thread.
@@ -328,10 +328,10 @@ def test_queries_in_loops_and_functions(module, monkeypatch):
 PARAMETERS = "mesh: gk.Mesh, hash: gk.HashGrid, p: gk.array(gk.vec3), y: gk.array(gk.f32)"
 HEAD = f"@gk.kernel\ndef k({PARAMETERS}):\n    i = gk.tid()\n"
 REFUSED = {
-    "y[i] = gk.closest_point_query(7, p[i], 1.0).distance": "gk.closest_point_query takes a Mesh, not the number 7: "
+    "y[i] = gk.closest_point_query(7, p[i], 1.0).distance": "gk.closest_point_query takes a gk.Mesh, not the number 7: "
     "make it a parameter, mesh: gk.Mesh",
-    "y[i] = gk.closest_point_query(hash, p[i], 1.0).distance": "gk.closest_point_query takes a Mesh, not HashGrid",
-    "y[i] = gk.ray_query(OUTSIDE, p[i], p[i]).t": "a Mesh from outside of the kernel cannot be used: make it",
+    "y[i] = gk.closest_point_query(hash, p[i], 1.0).distance": "gk.closest_point_query takes a gk.Mesh, not HashGrid",
+    "y[i] = gk.ray_query(OUTSIDE, p[i], p[i]).t": "a gk.Mesh from outside of the kernel cannot be used: make it",
     "y[i] = gk.ray_query(mesh, p[i]).t": "gk.ray_query takes (mesh, origin, direction, t_max), got no direction",
     "y[i] = gk.ray_query(mesh, p[i], y[i]).t": "the direction is vec3, not f32",
     "y[i] = gk.signed_distance_query(mesh).distance": "got no point",
@@ -373,5 +373,9 @@ def test_nvrtc(name, architecture, module):
     if int(architecture[3:]) not in library.architectures:
         pytest.skip(f"{library} does not compile for {architecture}")
     kernel = getattr(kernels(module, np.float32 if architecture == "sm_75" else np.float64), name)
+    mesh = gk.shapes.icosphere(2, dtype=np.float32 if architecture == "sm_75" else np.float64)
+    _, values = kernel.bound((mesh, *inputs(mesh.dtype), 1.0, np.zeros((N, COLUMNS[name]), mesh.dtype)))
     for text in (kernel.source("cuda"), kernel.adjoint_source("cuda")):
+        text = launch_cuda.sized(text, values)
+        assert text.startswith("#define GK_STACK 64\n")
         assert program_cuda.cubin(text, architecture=architecture)

@@ -262,10 +262,10 @@ def test_debug(module):
 
 HEAD = "@gk.kernel\ndef k(hash: gk.HashGrid, p: gk.array(gk.vec3), n: gk.array(gk.i32)):\n    i = gk.tid()\n"
 REFUSED = {
-    "for j in gk.neighbors(3, p[i], 0.1):\n        n[j] = 1": "gk.neighbors takes a HashGrid, not the number 3: "
+    "for j in gk.neighbors(3, p[i], 0.1):\n        n[j] = 1": "gk.neighbors takes a gk.HashGrid, not the number 3: "
     "make it a parameter, hash: gk.HashGrid",
-    "for j in gk.neighbors(p, p[i], 0.1):\n        n[j] = 1": "gk.neighbors takes a HashGrid, not array(vec3)",
-    "for j in gk.neighbors(OUTSIDE, p[i], 0.1):\n        n[j] = 1": "a HashGrid from outside of the kernel",
+    "for j in gk.neighbors(p, p[i], 0.1):\n        n[j] = 1": "gk.neighbors takes a gk.HashGrid, not array(vec3)",
+    "for j in gk.neighbors(OUTSIDE, p[i], 0.1):\n        n[j] = 1": "a gk.HashGrid from outside of the kernel",
     "for j in gk.neighbors(hash, p[i]):\n        n[j] = 1": "gk.neighbors takes (hash, point, radius), got no radius",
     "for j in gk.neighbors(hash, i, 0.1):\n        n[j] = 1": "the point is vec3, not i32",
     "for j in gk.neighbors(hash, p[i], i):\n        n[j] = 1": "the radius is f32, not i32: write gk.f32(...)",

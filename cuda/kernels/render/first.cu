@@ -36,10 +36,10 @@ GK_KERNEL find_hits(int n, int block, int count, Camera camera, Pixels pixels, i
                          const real* face_normals, real* directions, uint* stream, int* index, real* t, int* face, real* barycentric,
                          real* normal, int* hits, int* invalid) {
     GK_SCRATCH Block scratch;
-    GK_SCRATCH NearestSeen found[RAYS / LANES];
+    GK_SCRATCH Nearest found[RAYS / LANES];
     GK_SCRATCH Cast scratch_cast;
     Block* rays_of_block = located(&scratch);
-    NearestSeen* best = located(found);
+    Nearest* best = located(found);
     Cast& cast = *located(&scratch_cast);
     GK_EACH(b, n) {
         const int begin = b * block, end = min(begin + block, count), m = end - begin, samples = pixels.samples * pixels.samples;

@@ -10,9 +10,9 @@ namespace gk {
 GK_KERNEL cast_rays_fwd(int n, int block, int count, Bvh bvh, Mesh mesh, Rays rays, int cull, const real* face_normals, real* t,
                         int* face, real* barycentric, real* normal, int* invalid) {
     GK_SCRATCH Block scratch;
-    GK_SCRATCH NearestSeen found[RAYS / LANES];
+    GK_SCRATCH Nearest found[RAYS / LANES];
     Block* rays_of_block = located(&scratch);
-    NearestSeen* best = located(found);
+    Nearest* best = located(found);
     GK_EACH(b, n) {
         int begin = b * block, end = min(begin + block, count);
         HitRows out = {t + begin, face + begin, barycentric + 2 * (uint64)begin, normal + 3 * (uint64)begin};
