@@ -64,6 +64,7 @@ from geomkit.lang.builtins import (
     atomic_sub as atomic_sub,
     ceil as ceil,
     clamp as clamp,
+    closest_point_query as closest_point_query,
     cos as cos,
     cosh as cosh,
     cross as cross,
@@ -73,6 +74,7 @@ from geomkit.lang.builtins import (
     exp2 as exp2,
     floor as floor,
     fmod as fmod,
+    grid_sample as grid_sample,
     identity as identity,
     inverse as inverse,
     isfinite as isfinite,
@@ -95,10 +97,12 @@ from geomkit.lang.builtins import (
     random_bits as random_bits,
     random_normal as random_normal,
     random_uniform as random_uniform,
+    ray_query as ray_query,
     round as round,
     rsqrt as rsqrt,
     select as select,
     sign as sign,
+    signed_distance_query as signed_distance_query,
     sin as sin,
     sinh as sinh,
     smoothstep as smoothstep,
@@ -111,6 +115,7 @@ from geomkit.lang.builtins import (
     trace as trace,
     transpose as transpose,
     trunc as trunc,
+    winding_number_query as winding_number_query,
 )
 from geomkit.lang.diagnostics import KernelError as KernelError
 from geomkit.lang.function import func as func

@@ -90,4 +90,22 @@ template <int TAPS, bool SECOND> GK_FN Jet interpolate(const Samples& s, const S
     return r;
 }
 
+// The cotangent of the point from those of the value and of the gradient.
+template <int TAPS> GK_FN Vec3 adj_interpolate(const Samples& s, const Stencil<TAPS>& t, real adj_value, Vec3 g) {
+    Jet jet = interpolate<TAPS, true>(s, t);
+    Vec3 turn = {jet.straight.x * g.x + jet.mixed.x * g.y + jet.mixed.y * g.z,
+                 jet.mixed.x * g.x + jet.straight.y * g.y + jet.mixed.z * g.z,
+                 jet.mixed.y * g.x + jet.mixed.z * g.y + jet.straight.z * g.z};
+    return adj_value * jet.gradient + turn;
+}
+
+// Adds those of the samples to their sums.
+template <int TAPS> GK_FN void add_taps(const Stencil<TAPS>& t, real a, Vec3 g, double* sums) {
+    for (int i = 0; i < TAPS; ++i)
+        for (int j = 0; j < TAPS; ++j) {
+            real w = t.x.w[i] * t.y.w[j], flat = a * w + g.x * t.x.d[i] * t.y.w[j] + g.y * t.x.w[i] * t.y.d[j];
+            for (int k = 0; k < TAPS; ++k) sums[(i * TAPS + j) * TAPS + k] += flat * t.z.w[k] + g.z * w * t.z.d[k];
+        }
+}
+
 }  // namespace gk

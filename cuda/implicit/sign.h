@@ -56,4 +56,27 @@ GK_FN bool wound(const Bvh& bvh, Vec3 p, real radius, real boundary, Known& know
     }
 }
 
+// Whether a point is inside, by a sign method, of whose nearest triangle the distance, the feature and the vector from the closest
+// point are known.
+GK_FN bool is_inside(const Bvh& bvh, const Pseudonormals& normals, const Query& query, real distance, int feature, Vec3 away,
+                     int sign, int inverted, real boundary, Known& known) {
+    // Far away all faces are equally near, to rounding, and the normal of the one found says nothing.
+    if (sign == PSEUDONORMAL && outside_box(bvh, query.p)) return inverted;
+    if (sign == PSEUDONORMAL) return dot(pseudonormal(normals, face_of(bvh, query), feature), away) < 0;
+    if (sign == WINDING) return wound(bvh, query.p, distance, boundary, known);
+    return sign == PARITY && odd_crossings(bvh, query.p);
+}
+
+// The cotangent of point i from that of its signed distance; the corners of its face get their weights of the opposite. The
+// distance moves along the direction to the closest point, away from the surface or towards it by its sign; on the surface, along
+// the pseudonormal, if there is one.
+GK_FN Vec3 adj_signed_distance(const Bvh& bvh, const Pseudonormals& normals, const real* vertices, const int* faces,
+                               const real* points, int i, int face, Vec3 weights, int feature, real distance, int sign,
+                               real adj_distance) {
+    Vec3 away = known_point(bvh, vertices, faces, points, i, face, weights, feature).at.away;
+    if (dot(away, away) > 0) return (distance < 0 ? -adj_distance : adj_distance) * normalized(away);
+    if (sign != UNSIGNED) return adj_distance * normalized(pseudonormal(normals, face, feature));
+    return {0, 0, 0};
+}
+
 }  // namespace gk

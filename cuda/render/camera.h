@@ -39,6 +39,14 @@ struct CameraSums {
     double k1, k2, p1, p2, k3;
 };
 
+// Writes row b of such sums.
+GK_FN void put_sums(double* sums, int b, const CameraSums& s) {
+    const double rest[10] = {s.fx, s.skew, s.cx, s.fy, s.cy, s.k1, s.k2, s.p1, s.p2, s.k3};
+    sums += CAMERA_SUMS * (uint64)b;
+    GK_UNROLL for (int k = 0; k < 12; ++k) sums[k] = s.pose[k];
+    GK_UNROLL for (int k = 0; k < 10; ++k) sums[12 + k] = rest[k];
+}
+
 // A point of the image plane or of the image.
 struct Plane {
     double x, y;

@@ -81,7 +81,7 @@ struct Query {
 };
 
 // A query on a list, with the distance to the box that it is waiting before.
-struct Waiting {
+struct WaitingQuery {
     real near;
     int query;
 };
@@ -89,14 +89,14 @@ struct Waiting {
 struct List {
     real near;        // least distance of its queries
     int child, size;
-    Waiting* first;
-    Waiting* free;    // where the lists of its children may go
+    WaitingQuery* first;
+    WaitingQuery* free;    // where the lists of its children may go
 };
 
 // The nearest triangles of up to GROUP points at once. Every box that any of them must open is loaded once for all.
 GK_FN void nearest_triangles(const Bvh& bvh, Query* queries, int n) {
     // A level keeps at most eight lists of n queries.
-    GK_SCRATCH Waiting arena[GROUP * (WIDTH * MAX_DEPTH + 1)];
+    GK_SCRATCH WaitingQuery arena[GROUP * (WIDTH * MAX_DEPTH + 1)];
     List stack[WIDTH * MAX_DEPTH];
     for (int i = 0; i < n; ++i) arena[i] = {0, i};
     int size = 0;
@@ -121,7 +121,7 @@ GK_FN void nearest_triangles(const Bvh& bvh, Query* queries, int n) {
 
         // Give each query to the children whose boxes are nearer than what it has.
         const Node& node = bvh.nodes[list.child];
-        Waiting *first[WIDTH], *last[WIDTH];
+        WaitingQuery *first[WIDTH], *last[WIDTH];
         for (int lane = 0; lane < WIDTH; ++lane) first[lane] = last[lane] = list.free + lane * list.size;
         Distances nearest = distances([](int) { return splat(INFINITE); });
         int active[GROUP], count = 0;
@@ -147,7 +147,7 @@ GK_FN void nearest_triangles(const Bvh& bvh, Query* queries, int n) {
 
         // Nearest child on top; the lists of its children go behind all of these.
         int base = size;
-        Waiting* free = list.free;
+        WaitingQuery* free = list.free;
         alignas(64) real least_near[WIDTH];
         nearest.store_to(least_near);
         for (int lane = 0; lane < WIDTH; ++lane)
@@ -214,5 +214,28 @@ GK_FN Closest closest_of(const Bvh& bvh, const Query* queries, int j, int n) {
 // A distance of the tree in the world's unit.
 GK_FN real world_distance(const Bvh& bvh, const Query& q, real distance) { return real(distance * (q.factor * bvh.scale)); }
 GK_FN int face_of(const Bvh& bvh, const Query& q) { return bvh.packets[q.best.packet].face[q.best.lane]; }
+
+// Point i and the corners of its face, in the tree's coordinates, and what is known of the closest point.
+struct KnownPoint {
+    Vec3 a, b, c;
+    TrianglePoint<real> at;
+};
+GK_FN KnownPoint known_point(const Bvh& bvh, const real* vertices, const int* faces, const real* points, int i, int face,
+                             Vec3 weights, int feature) {
+    const int* f = faces + 3 * (uint64)face;
+    Vec3 a = locate(bvh, vertices, f[0]).p, b = locate(bvh, vertices, f[1]).p, c = locate(bvh, vertices, f[2]).p;
+    return {a, b, c, known_on_triangle(locate(bvh, points, i).p, a, b, c, weights, feature)};
+}
+
+// Cotangents of point i and of the corners of its face, from those of the closest point and of the distance. Both are lengths,
+// so their derivatives are the same in the tree's coordinates.
+GK_FN TriangleGradient<real> adj_closest_point(const Bvh& bvh, const real* vertices, const int* faces, const real* points, int i,
+                                               int face, Vec3 weights, int feature, Vec3 adj_point, real adj_distance) {
+    KnownPoint k = known_point(bvh, vertices, faces, points, i, face, weights, feature);
+    TriangleGradient<real> adj = adj_closest_on_triangle(k.a, k.b, k.c, k.at, adj_point);
+    // The distance only feels motion along p - x (envelope theorem); at distance 0 it has no direction.
+    Vec3 along = adj_distance * normalized(k.at.away);
+    return {adj.a - k.at.b0 * along, adj.b - k.at.b1 * along, adj.c - k.at.b2 * along, adj.p + along};
+}
 
 }  // namespace gk

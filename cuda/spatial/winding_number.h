@@ -70,4 +70,33 @@ GK_FN real solid_angle_of(const Bvh& bvh, Vec3 p, real beta2) {
 
 GK_FN real winding_number_of(const Bvh& bvh, Vec3 p, real beta2) { return solid_angle_of(bvh, p, beta2) * real(1 / (4 * PI)); }
 
+// What the solid angle seen from point i feels of motions of edge e, in the tree's unit.
+GK_FN EdgeGradient seen_edge(const Bvh& bvh, const real* vertices, const int* edges, int e, const real* points, int i) {
+    Vec3d p = to_local(bvh, points, i);
+    return adj_solid_angle(to_real(to_local(bvh, vertices, edges[2 * e]) - p), to_real(to_local(bvh, vertices, edges[2 * e + 1]) - p));
+}
+
+// The cotangent of point i from that of its winding number. An edge (a, b) of multiplicity m bounds the surface m times.
+GK_FN Vec3 adj_winding_point(const Bvh& bvh, int edge_count, const real* vertices, const int* edges, const int* multiplicity,
+                             const real* points, int i, real adj_winding) {
+    Vec3d total = {0, 0, 0};
+    for (int e = 0; e < edge_count; ++e) {
+        EdgeGradient g = seen_edge(bvh, vertices, edges, e, points, i);
+        total += double(multiplicity[e]) * to_double(g.a + g.b);
+    }
+    // Moving the point is moving all vertices the other way.
+    return to_real((-adj_winding / (4 * PI * bvh.scale)) * total);
+}
+
+// Those of the ends of edge e.
+struct EdgeEnds {
+    Vec3d a, b;
+};
+GK_FN EdgeEnds adj_winding_edge(const Bvh& bvh, const real* vertices, const int* edges, const int* multiplicity, int e,
+                                const real* points, int i, real adj_winding) {
+    EdgeGradient g = seen_edge(bvh, vertices, edges, e, points, i);
+    double weight = multiplicity[e] * (adj_winding / (4 * PI * bvh.scale));
+    return {weight * to_double(g.a), weight * to_double(g.b)};
+}
+
 }  // namespace gk

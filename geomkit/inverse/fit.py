@@ -15,7 +15,7 @@ from geomkit.inverse.fit_state import FitState, read_checkpoint, write_checkpoin
 from geomkit.inverse.image_loss import huber_loss, l1_loss, mse_loss, multiscale_loss
 from geomkit.inverse.live import notebook_progress
 from geomkit.inverse.mesh_loss import mesh_edge_loss, mesh_laplacian_smoothing, mesh_normal_consistency
-from geomkit.inverse.schedule import Schedule, exponential
+from geomkit.inverse.schedule import Schedule, constant, cosine
 from geomkit.inverse.variables import GROUPS, Variables, hidden, shown
 from geomkit.inverse.views import Views, scaled_camera
 from geomkit.mesh.mesh import Mesh
@@ -30,8 +30,8 @@ REGULARIZERS = {
     "laplacian": mesh_laplacian_smoothing, "normal": mesh_normal_consistency, "edge": mesh_edge_loss,
 }  # fmt: skip
 # Of the shape in sizes of the scene, the step of the public tutorials on objects some four units across.
-RATES = {"shape": 0.025, "texture": 0.03, "light": 0.03, "camera": 0.01, "focal": 0.01}
-END = 0.02  # of all rates but that of the shape, at the last iteration
+RATES = {"shape": 0.025, "texture": 0.03, "light": 0.03, "camera": 0.02, "focal": 0.02}
+END = 0.01  # of all rates but that of the shape, at the last iteration
 SMALL = 64  # pixels that the first stage leaves of an image's shorter side
 
 
@@ -147,8 +147,9 @@ def fit(
         mask_weight: of the same loss between silhouettes and alpha.
         regularize: weights of "laplacian", "normal" or "edge" (see `gk.mesh_laplacian_smoothing` and so on), of shapes.
         rates: learning rates, numbers or schedules, by group or path. A number for shape is in the scene's length unit
-            and stays; of the others it falls to 2 % during the fit. Default: 0.025 of the scene's size for shape, 0.03
-            of the size of the values for texture and light, 0.01 for cameras, in radians and sizes of the scene.
+            and stays; of the others it falls along half a wave to 1 % during the fit. Default: 0.025 of the scene's
+            size for shape, 0.03 of the size of the values for texture and light, 0.02 for cameras, in radians and
+            sizes of the scene, and for the logarithm of the focal length.
         smoothness: of Large Steps; more keeps a shape smoother.
         remesh: whether the default stages end with one on meshes of half the edge length.
         views_per_step: views of each iteration, drawn without repetition until all had their turn; None is all. One
@@ -331,7 +332,7 @@ def _schedules(rates: Mapping[str, Any] | None, variables: Variables, total: int
             size = abs(variables.values[path]).max(initial=0.0) if group in ("texture", "light") else 0.0
             rate = RATES[group] * (variables.size if group == "shape" else float(size) or 1.0)
         if isinstance(rate, (int, float)):
-            out[path] = exponential(rate, 1.0) if group == "shape" else exponential(rate, END, every=max(total, 1))
+            out[path] = constant(rate) if group == "shape" else cosine(rate, max(total, 1), end=END * rate)
         else:
             out[path] = rate
     return out

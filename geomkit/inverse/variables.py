@@ -28,7 +28,9 @@ class Variables:
 
     Of vertices the array holds coordinates of Large Steps; of cameras "camera.rotation" and "camera.translation" (N, 3)
     about the middle of the scene and in units of its size, and "camera.focal" (), the logarithm of a factor of all
-    focal lengths. All else is what the scene has at that path.
+    focal lengths. If poses and focal length move together, the camera goes back as the focal length grows, for the
+    middle of the scene to stay as large in the image: what is left of the focal length is perspective, which a step in
+    it, not one in the distance, has to find. All else is what the scene has at that path.
 
     Args:
         scene: where to start.
@@ -141,6 +143,8 @@ class Variables:
         middle = base[:3, :3] @ self.middle + base[:3, 3]
         base[:3, 3] -= middle
         shift = middle + self.size * self.values["camera.translation"][k]
+        if "camera.focal" in self.values:
+            shift[2] *= math.exp(self.values["camera.focal"])
         return self.values["camera.rotation"][k], shift, base
 
     # ---- back
@@ -160,9 +164,14 @@ class Variables:
             out[path] = np.asarray(g, np.float64)
         for k, g in cameras.items():
             if "camera.rotation" in out:
-                found = pose.adjoint(*self._pose(k), adj_pose=np.asarray(g["world_to_camera"], np.float64))
+                rotation, shift, base = self._pose(k)
+                found = pose.adjoint(rotation, shift, base, adj_pose=np.asarray(g["world_to_camera"], np.float64))
                 out["camera.rotation"][k] = found.rotation_vector
-                out["camera.translation"][k] = self.size * found.translation
+                back = self.size * np.array(found.translation)
+                if "camera.focal" in out:
+                    out["camera.focal"] += found.translation[2] * shift[2]
+                    back[2] *= math.exp(self.values["camera.focal"])
+                out["camera.translation"][k] = back
             if "camera.focal" in out:
                 # (Those of the camera as it is now: K is linear in the factor.)
                 K = np.asarray(self.camera(k).K)

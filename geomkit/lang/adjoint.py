@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from geomkit.lang.diagnostics import Problem, Problems
 from geomkit.lang.ir import Access, Builder, Op, Program, Region, Value, copied_op, free_values, walk
+from geomkit.lang.native_adjoint import sweep_native
 from geomkit.lang.passes.access import exclusive_gradients
 from geomkit.lang.passes.activity import active_values
 from geomkit.lang.passes.dead import eliminate
@@ -222,6 +223,8 @@ class Reverse:
                 self._sweep_loop(op)
             elif op.kind == "custom":
                 self._sweep_custom(op)
+            elif op.kind == "native":
+                sweep_native(self, op)
             elif op.kind in ("load", "store", "atomic"):
                 self._sweep_memory(op)
             elif op.kind in RULES and op.result in self.cotangents:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -118,10 +118,18 @@ class Packing:
         name: of the kernel, for messages.
         types: of its parameters, in order.
         slots: whether the block ends with the place for gradients of scalars.
+        functions: for each handle the functions that are called with it.
     """
 
-    def __init__(self, name: str, types: dict[str, Type], *, slots: bool = False):
-        self.name, self.types = name, types
+    def __init__(
+        self,
+        name: str,
+        types: dict[str, Type],
+        *,
+        slots: bool = False,
+        functions: Mapping[str, frozenset[str]] | None = None,
+    ):
+        self.name, self.types, self.functions = name, types, functions or {}
         codes = ["@3iiP"]
         for t in types.values():
             if isinstance(t, Array):
@@ -147,7 +155,7 @@ class Packing:
         if isinstance(t, Scalar):
             return self._scalar(parameter, t, x)
         if isinstance(t, Handle):
-            return t.bound(self.name, parameter, x)
+            return t.bound(self.name, parameter, x, self.functions.get(parameter, frozenset()))
         assert isinstance(t, Composite)
         if isinstance(t, Struct):
             if not (isinstance(x, np.void | np.ndarray) and x.dtype == t.dtype and x.shape == ()):
@@ -201,7 +209,7 @@ class Packing:
                 parts += (*shape, *(1,) * rest, *strides, *(0,) * rest)
             elif isinstance(x, BoundHandle):
                 grad = None if grads is None else grads.get(name)
-                parts.append(x.pack(0 if grad is None else address(grad)))
+                parts.append(x.pack(None if grads is None else 0 if grad is None else address(grad)))
             else:
                 parts.append(x)
         return self.pack(*parts) if not slots else self.pack(*parts, slots)

@@ -10,7 +10,7 @@ import numpy as np
 
 from geomkit.errors import message
 
-__all__ = ["ALIASES", "BUILTINS", "Builtin"]
+__all__ = ["ALIASES", "BUILTINS", "OPTIONAL", "Builtin"]
 
 
 class Builtin:
@@ -54,6 +54,21 @@ ARGUMENTS = {
     "hash": "a parameter of type gk.HashGrid",
     "point": "a vector of three numbers",
     "radius": "a number",
+    "mesh": "a parameter of type gk.Mesh",
+    "max_distance": "a number",
+    "origin": "a vector of three numbers",
+    "direction": "a vector of three numbers, not zero",
+    "t_max": "a number",
+    "grid": "a parameter of type gk.SdfGrid",
+    "method": "a string",
+}
+
+# Arguments that may be left out, and what they are then.
+OPTIONAL: dict[str, dict[str, Any]] = {
+    "closest_point_query": {"max_distance": math.inf},
+    "signed_distance_query": {"max_distance": math.inf},
+    "ray_query": {"t_max": math.inf},
+    "grid_sample": {"method": "linear"},
 }
 
 BUILTINS: dict[str, Builtin] = {}
@@ -113,6 +128,33 @@ _define("random_bits", "seed counter", "32 random bits, the same everywhere", "a
 _define("random_uniform", "seed counter", "A random number in [0, 1), the same everywhere", "an f32")
 _define("random_normal", "seed counter", "A normally distributed random number, the same everywhere", "an f32")
 _define(
+    "closest_point_query", "mesh point max_distance",
+    "The closest point of a gk.Mesh within max_distance (infinite if left out)",
+    "a structure with .hit, .face (-1 for none), .barycentric, .feature, .point and .distance (inf for none), as of "
+    "gk.closest_point. Gradients go through point and distance to the point and to the mesh's vertices",
+)  # fmt: skip
+_define(
+    "signed_distance_query", "mesh point max_distance",
+    "The signed distance to a gk.Mesh, negative inside, where it is within max_distance (infinite if left out)",
+    "what closest_point_query gives, with the sign that gk.signed_distance gives to .distance",
+)  # fmt: skip
+_define(
+    "ray_query", "mesh origin direction t_max",
+    "The first hit of a ray with a gk.Mesh, at 0 <= t <= t_max (infinite if left out)",
+    "a structure with .hit, .t (inf for a miss), .face (-1 for a miss), .barycentric, .normal and .position, as of "
+    "gk.cast_rays. Gradients go through all but hit and face to the ray and to the mesh's vertices",
+)  # fmt: skip
+_define(
+    "winding_number_query", "mesh point",
+    "How often a gk.Mesh wraps around a point, as gk.winding_number, with gradients for both",
+)  # fmt: skip
+_define(
+    "grid_sample", "grid point method",
+    "The value of a gk.SdfGrid between its samples, method 'linear' (if left out) or 'cubic'",
+    "a structure with .value and .gradient, as of gk.interpolate_grid; NaN where the point is not finite. Gradients go "
+    "through both to the point and to the grid's values",
+)  # fmt: skip
+_define(
     "neighbors", "hash point radius",
     "The points of a gk.HashGrid within a radius of a place: for j in gk.neighbors(hash, point, radius)",
     "their indices, in the order of the grid's cells: always the same",
@@ -147,6 +189,7 @@ atomic_min = BUILTINS["atomic_min"]
 atomic_sub = BUILTINS["atomic_sub"]
 ceil = BUILTINS["ceil"]
 clamp = BUILTINS["clamp"]
+closest_point_query = BUILTINS["closest_point_query"]
 cos = BUILTINS["cos"]
 cosh = BUILTINS["cosh"]
 cross = BUILTINS["cross"]
@@ -156,6 +199,7 @@ exp = BUILTINS["exp"]
 exp2 = BUILTINS["exp2"]
 floor = BUILTINS["floor"]
 fmod = BUILTINS["fmod"]
+grid_sample = BUILTINS["grid_sample"]
 identity = BUILTINS["identity"]
 inverse = BUILTINS["inverse"]
 isfinite = BUILTINS["isfinite"]
@@ -178,10 +222,12 @@ quat_to_matrix = BUILTINS["quat_to_matrix"]
 random_bits = BUILTINS["random_bits"]
 random_normal = BUILTINS["random_normal"]
 random_uniform = BUILTINS["random_uniform"]
+ray_query = BUILTINS["ray_query"]
 round = BUILTINS["round"]
 rsqrt = BUILTINS["rsqrt"]
 select = BUILTINS["select"]
 sign = BUILTINS["sign"]
+signed_distance_query = BUILTINS["signed_distance_query"]
 sin = BUILTINS["sin"]
 sinh = BUILTINS["sinh"]
 smoothstep = BUILTINS["smoothstep"]
@@ -194,3 +240,4 @@ tid = BUILTINS["tid"]
 trace = BUILTINS["trace"]
 transpose = BUILTINS["transpose"]
 trunc = BUILTINS["trunc"]
+winding_number_query = BUILTINS["winding_number_query"]

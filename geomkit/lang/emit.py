@@ -162,7 +162,7 @@ class _Emitter:
     def _simd(self) -> bool:
         """Whether a compiler may run threads in the lanes of a register: they have no order, but atomics and the stack
         need one thread at a time."""
-        ordered = {"atomic", "native", "push", "while", "slots"}
+        ordered = {"atomic", "native", "native_adj", "native_grad", "push", "while", "slots"}
         return not self.debug and not self.kinds & ordered and not self._scatters()
 
     def _scatters(self) -> bool:
@@ -319,12 +319,18 @@ class _Emitter:
     def on_param_grad(self, op: Op) -> None:
         self.line(f"sum{op.attr} += {self.name(op.args[0])};")
 
-    def on_native(self, op: Op) -> None:
+    def on_native_adj(self, op: Op) -> None:
+        self.on_native(op, "adj_")
+
+    def on_native_grad(self, op: Op) -> None:
+        self.on_native(op, "adj_")
+
+    def on_native(self, op: Op, prefix: str = "") -> None:
         results = [self.define(v) for v in op.results]
         for v, name in zip(op.results, results, strict=True):
             self.line(f"{v.type.c} {name};")
         given = [f"args.{_identifier(op.attr.handle)}", *map(self.name, op.args), *results]
-        self.line(f"gk::{op.attr.function}({', '.join(given)});")
+        self.line(f"gk::{prefix}{op.attr.function}({', '.join(given)});")
 
     # ---- saved state
 

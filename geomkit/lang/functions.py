@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from geomkit.lang.algebra import Algebra
-from geomkit.lang.builtins import BUILTINS
+from geomkit.lang.builtins import BUILTINS, OPTIONAL
 from geomkit.lang.ir import Value
 from geomkit.lang.operands import Compound, is_literal, leaf_values, named, rebuilt
 from geomkit.lang.struct import Struct
@@ -66,7 +66,9 @@ class Functions(Algebra):
         names = BUILTINS[name].arguments
         if name == "round" and len(e.args) == 1 and not e.keywords:
             names = ["a"]
-        values = self.arguments(e, names)
+        optional = OPTIONAL.get(name, {})
+        values = self.arguments(e, names, len(names) - len(optional))
+        values = [optional.get(n) if v is None else v for n, v in zip(names, values, strict=True)]
         if name in _UNARY:
             return self._unary(name, values[0], e)
         return getattr(self, f"call_{name}")(e, *values)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -37,14 +39,20 @@ class Handle(Type):
         self.scalar = scalar
         self.name = self.public.__name__
 
+    @property
+    def dtype(self) -> np.dtype:
+        """That of its gradient."""
+        assert self.scalar is not None
+        return self.scalar.dtype
+
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and other.scalar is self.scalar  # pyright: ignore
 
     def __hash__(self) -> int:
         return hash((type(self), self.scalar))
 
-    def bound(self, kernel: str, parameter: str, x: Any) -> BoundHandle:
-        """An argument, checked.
+    def bound(self, kernel: str, parameter: str, x: Any, functions: frozenset[str]) -> BoundHandle:
+        """An argument, checked; functions are those that the kernel calls with it.
 
         Raises:
             TypeError: it is no such object, or of another precision than the kernel.
@@ -57,12 +65,20 @@ class Handle(Type):
         Raises:
             TypeError: it is.
         """
-        assert self.scalar is not None
         if not isinstance(x, self.public):
             raise TypeError(message(kernel, parameter, f"a gk.{self.name}", describe(x)))
-        if x.dtype != self.scalar.dtype:
+        self.check_precision(kernel, parameter, x.dtype)
+
+    def check_precision(self, kernel: str, parameter: str, dtype: np.dtype) -> None:
+        """Refuse an object of another precision than the kernel.
+
+        Raises:
+            TypeError: it is.
+        """
+        assert self.scalar is not None
+        if dtype != self.scalar.dtype:
             expected = f"a gk.{self.name} of {self.scalar.dtype}, as the kernel's other parameters"
-            raise TypeError(message(kernel, parameter, expected, f"one of {x.dtype}: {self.instead()}"))
+            raise TypeError(message(kernel, parameter, expected, f"one of {dtype}: {self.instead()}"))
 
     def instead(self) -> str:
         """How an object of the kernel's precision is made."""
@@ -82,8 +98,18 @@ class BoundHandle:
         self.value, self.device = value, device
         self.found: list[Any] = []
 
-    def pack(self, grad: int) -> bytes:
-        """The structure as C++ has it; grad is where gradients go, or 0."""
+    @property
+    def gradient_shape(self) -> tuple[int, ...]:
+        """The shape of its gradient, if it has one."""
+        raise NotImplementedError
+
+    def recognizer(self, given: Any) -> Callable[[Any], bool]:
+        """A function that tells whether an argument is the one given here, with nothing changed that was packed."""
+        own = weakref.ref(given)
+        return lambda x: x is own()
+
+    def pack(self, grad: int | None) -> bytes:
+        """The structure as C++ has it; grad is where gradients go, or 0 for nowhere, or None before the adjoint."""
         raise NotImplementedError
 
 
@@ -96,7 +122,7 @@ class HashGridHandle(Handle):
     layout = struct.Struct("".join(code for _, code in STRUCTS["HashGrid"]))
     size = layout.size
 
-    def bound(self, kernel: str, parameter: str, x: Any) -> BoundHandle:
+    def bound(self, kernel: str, parameter: str, x: Any, functions: frozenset[str]) -> BoundHandle:
         self.check(kernel, parameter, x)
         return _BoundHashGrid(x, x.device)
 
@@ -106,7 +132,7 @@ class HashGridHandle(Handle):
 
 
 class _BoundHashGrid(BoundHandle):
-    def pack(self, grad: int) -> bytes:
+    def pack(self, grad: int | None) -> bytes:
         return HashGridHandle.layout.pack(*self.value.struct().fields)
 
 

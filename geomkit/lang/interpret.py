@@ -78,6 +78,7 @@ class _Interpreter:
         self.arrays: dict[str, tuple[np.ndarray, list[np.ndarray]]] = {}
         self.grads: dict[str, list[np.ndarray]] = {}
         self.handles: dict[str, BoundHandle] = {}
+        self.program_grads = grads
         self.values: dict[Value, np.ndarray] = {}
         self.stacks: dict[tuple[int, int], _Stack] = {}
         self.slots: dict[int, np.ndarray] = {}
@@ -185,6 +186,20 @@ class _Interpreter:
         lanes = np.flatnonzero(mask)
         given = [self.values[v][lanes] for v in op.args]
         found = NATIVES[op.attr.function].interpret(self.handles[op.attr.handle], given)
+        for v, x in zip(op.results, found, strict=True):
+            self.values[v] = np.zeros(self.n, v.type.dtype)
+            self.values[v][lanes] = x
+
+    def on_native_grad(self, op: Op, mask: np.ndarray) -> None:
+        self.on_native_adj(op, mask, self.program_grads[op.attr.handle])
+
+    def on_native_adj(self, op: Op, mask: np.ndarray, grad: Any = None) -> None:
+        native, lanes = NATIVES[op.attr.function], np.flatnonzero(mask)
+        assert native.adjoint is not None
+        given = [self.values[v][lanes] for v in op.args]
+        first = len(given) - len(native.places(*native.sends))
+        split = first - native.count
+        found = native.adjoint(self.handles[op.attr.handle], given[:split], given[split:first], given[first:], grad)
         for v, x in zip(op.results, found, strict=True):
             self.values[v] = np.zeros(self.n, v.type.dtype)
             self.values[v][lanes] = x

@@ -10,7 +10,8 @@ Vectors, matrices and structures do not occur: the front end takes them apart. C
 
 What touches memory names an array and one scalar of its element: load, store, atomic, and in adjoint programs
 grad_load, grad_store, grad_add. push and pop keep loop state on a stack; slots keep it in a small array of fixed size.
-native calls a function of the headers with a handle.
+native calls a function of the headers with a handle, native_adj its adjoint, and native_grad that with gradients of
+the handle.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ __all__ = [
     "leaves_of", "show", "walk",
 ]  # fmt: skip
 
-EFFECTS = frozenset({"store", "atomic", "grad_store", "grad_add", "assert", "print", "param_grad"})
+EFFECTS = frozenset({"store", "atomic", "grad_store", "grad_add", "assert", "print", "param_grad", "native_grad"})
 MEMORY = frozenset({"load", "store", "atomic", "grad_load", "grad_store", "grad_add"})
 _number = itertools.count(1)
 

@@ -14,9 +14,10 @@ from geomkit.autodiff import recording
 from geomkit.errors import message
 from geomkit.lang.arguments import array_argument, device_of, dimensions, element_of, is_strided
 from geomkit.lang.function import Function
-from geomkit.lang.handles import Handle
+from geomkit.lang.handles import BoundHandle, Handle
 from geomkit.lang.ir import leaves_of, show
 from geomkit.lang.loops import build
+from geomkit.lang.mesh_handle import MeshHandle as MeshHandle
 from geomkit.lang.record import differentiable, launch_tracked, tracker
 from geomkit.lang.relaunch import relaunch
 from geomkit.lang.specialization import Specialization
@@ -146,7 +147,7 @@ class Kernel:
         dims = dimensions(self.__name__, dim, found.rank)
         self._launch(found, dims, values)
         if type(dim) in (int, tuple) and 0 not in dims and not self._debug:
-            self._again = relaunch(found, args, deterministic=self.deterministic)
+            self._again = relaunch(found, args, values, deterministic=self.deterministic)
             self._types = (type(dim), *map(type, args)) if self._again else ()
             self._rank = found.rank
         return None
@@ -177,6 +178,9 @@ class Kernel:
         grads: dict[str, Any] = {}
         for n in wrt:
             a, adj = given[n], adjoints.get(n)
+            if isinstance(a, BoundHandle):
+                grads[n] = xp.zeros(a.gradient_shape)
+                continue
             dtype = np.dtype(np.float32) if a.dtype == np.float16 else a.dtype
             if adj is not None and adj.shape != a.shape:
                 raise ValueError(message(f"{self.__name__}.adjoint", f"adj_{n}", f"shape {a.shape}", str(adj.shape)))
@@ -186,7 +190,10 @@ class Kernel:
         out: dict[str, Any] = {}
         for n in differentiable(found.types):
             t = found.types[n]
-            if isinstance(t, Array):
+            if isinstance(t, Handle):
+                shape = given[n].gradient_shape
+                out[n] = grads[n].astype(t.dtype) if n in grads else xp.zeros(shape, t.dtype)
+            elif isinstance(t, Array):
                 a = given[n]
                 out[n] = grads[n].astype(a.dtype, copy=False) if n in grads else xp.zeros(a.shape, a.dtype)
             else:
@@ -205,7 +212,7 @@ class Kernel:
 
         Returns:
             a record of gradients by the names of the float parameters; that of a written array is the gradient of what
-            it held before.
+            it held before, that of a `gk.Mesh` of its vertices, that of a `gk.SdfGrid` of its values.
 
         Raises:
             KernelError: the kernel has no adjoint; the message says where and why.
@@ -217,7 +224,7 @@ class Kernel:
         if unknown:
             raise TypeError(message(f"{self.__name__}.adjoint", unknown[0], f"one of {', '.join(sorted(names))}", "it"))
         floats = differentiable(found.types)
-        wrt = frozenset(n for n in floats if isinstance(found.types[n], Array))
+        wrt = frozenset(n for n in floats if isinstance(found.types[n], Array | Handle))
         given = {names[n]: imported(a) for n, a in adjoints.items() if a is not None}
         gradients = self.run_adjoint(dims, [_plain(a) for a in args], given, wrt)
         library = library_of(*args)
@@ -260,7 +267,7 @@ class Kernel:
     def adjoint_program(self, device: str = "cpu") -> Any:
         """The adjoint with respect to all arrays of floats."""
         found = self._latest()
-        wrt = frozenset(n for n in differentiable(found.types) if isinstance(found.types[n], Array))
+        wrt = frozenset(n for n in differentiable(found.types) if isinstance(found.types[n], Array | Handle))
         return found.adjoint(wrt, SLOTS if device == "cuda" else 0)
 
 
@@ -280,7 +287,8 @@ def kernel(function: Callable | None = None, *, deterministic: bool = False) -> 
     """Make a function a kernel: what one thread does, compiled, and launched for many.
 
     Args:
-        function: its parameters have types: `gk.f32`, `gk.vec3`, `gk.array(gk.f32)`, a `gk.struct`. It returns nothing.
+        function: its parameters have types: `gk.f32`, `gk.vec3`, `gk.array(gk.f32)`, a `gk.struct`, or a `gk.Mesh`,
+            `gk.SdfGrid` or `gk.HashGrid` of the precision of the others. It returns nothing.
         deterministic: whether sums of several threads into one number come out with the same bits at any number of
             threads. Launches that have such sums, forward or backward, then run on one thread; others lose nothing.
 

@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from geomkit.lang.functions import Functions
+from geomkit.lang.grid_handle import GridHandle
 from geomkit.lang.handles import Handle, HashGridHandle
 from geomkit.lang.ir import Value
-from geomkit.lang.native import NativeCall
-from geomkit.lang.operands import HandleOf, Static, leaf_values, named
+from geomkit.lang.mesh_handle import MeshHandle
+from geomkit.lang.native import NativeCall, record_of
+from geomkit.lang.operands import Compound, HandleOf, Static, leaf_values, named
 from geomkit.lang.types import Scalar, Vec, boolean, i32
 
 __all__ = ["Queries"]
@@ -56,6 +58,37 @@ class Queries(Functions):
     def number(self, x: Any, e: ast.Call, what: str) -> Value:
         """A number of the kernel's precision."""
         return self.coerce(x, self.precision, e, what)
+
+    def query(self, e: ast.Call, function: str, kind: type[Handle], x: Any, args: list[Value]) -> Any:
+        """Call a function of the headers; what it gives is a structure, or a number."""
+        handle = self.handle(x, kind, e, "grid" if kind is GridHandle else "mesh")
+        t = record_of(function, self.precision)
+        values = self.native(function, handle, args, [s for s, _ in t.leaves])
+        if len(values) == 1:
+            return values[0]
+        return Compound(t, tuple(values))
+
+    def call_closest_point_query(self, e: ast.Call, mesh: Any, point: Any, max_distance: Any) -> Any:
+        args = [*self.point(point, e), self.number(max_distance, e, "the greatest distance")]
+        return self.query(e, "closest_point_query", MeshHandle, mesh, args)
+
+    def call_signed_distance_query(self, e: ast.Call, mesh: Any, point: Any, max_distance: Any) -> Any:
+        args = [*self.point(point, e), self.number(max_distance, e, "the greatest distance")]
+        return self.query(e, "signed_distance_query", MeshHandle, mesh, args)
+
+    def call_ray_query(self, e: ast.Call, mesh: Any, origin: Any, direction: Any, t_max: Any) -> Any:
+        args = [*self.point(origin, e, "the origin"), *self.point(direction, e, "the direction")]
+        return self.query(e, "ray_query", MeshHandle, mesh, [*args, self.number(t_max, e, "the greatest t")])
+
+    def call_winding_number_query(self, e: ast.Call, mesh: Any, point: Any) -> Any:
+        return self.query(e, "winding_number_query", MeshHandle, mesh, self.point(point, e))
+
+    def call_grid_sample(self, e: ast.Call, grid: Any, point: Any, method: Any) -> Any:
+        names = {"linear": "grid_sample", "cubic": "grid_sample_cubic"}
+        chosen = method.object if isinstance(method, Static) else method
+        if chosen not in names:
+            self.fail(e, f"the method is 'linear' or 'cubic', not {named(method)}")
+        return self.query(e, names[chosen], GridHandle, grid, self.point(point, e))
 
     def call_neighbors(self, e: ast.Call, *values: Any) -> Any:
         self.fail(e, f"{ast.unparse(e.func)} is for loops: for j in {ast.unparse(e)}")

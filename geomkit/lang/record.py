@@ -10,6 +10,7 @@ import numpy as np
 
 from geomkit.arrays import Library, Recorded, tracker_of
 from geomkit.autodiff import recording
+from geomkit.autodiff.call import is_holder
 from geomkit.autodiff.primitive import Primitive, node_for
 from geomkit.autodiff.tape_array import TapeArray
 from geomkit.errors import message
@@ -34,8 +35,13 @@ def tracker(args: Any) -> str:
     found = "tape" if recording.innermost() is not None else ""
     for a in args:
         if type(a) not in _PLAIN:
-            found = tracker_of(a) or found
+            found = followed_by(a) or found
     return found
+
+
+def followed_by(x: Any) -> str:
+    """Who follows gradients through an argument."""
+    return x.tracker if is_holder(x) else tracker_of(x)
 
 
 def differentiable(types: Mapping[str, Type]) -> list[str]:
@@ -87,7 +93,7 @@ class LaunchOp(Primitive):
         self.early, self.reason, self.takes_result = tuple(self.outputs), "", False
         self.forward, self._adjoint = self._forward, self._backward
         self.record = namedtuple(f"{kernel.__name__}_outputs", [*self.outputs, *self.discrete])  # noqa: PYI024
-        arrays = {n for n in floats if isinstance(found.types[n], Array)}
+        arrays = {n for n in floats if isinstance(found.types[n], Array | Handle)}
         self.wrt = frozenset(n for n in arrays if n in wanted or n in self.outputs)
 
     def _forward(self, **args: Any) -> Any:
@@ -126,7 +132,7 @@ def launch_tracked(kernel: Kernel, who: str, dim: Any, given: tuple[Any, ...]) -
     args = dict(zip(kernel.names, given, strict=True))
     tape = recording.innermost() if who == "tape" else None
     floats = differentiable(found.types)
-    wanted = {n for n in floats if tape is not None or tracker_of(args[n])}
+    wanted = {n for n in floats if tape is not None or followed_by(args[n])}
     op = LaunchOp(kernel, found, dims, args, wanted)
     if not op.outputs:
         return kernel.run(dims, [_value(a) for a in given]) and None

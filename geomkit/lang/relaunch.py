@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from geomkit.lang.compile_cpu import has_compiler, library_of
+from geomkit.lang.handles import Handle
 from geomkit.lang.specialization import GRAIN, Specialization
 from geomkit.lang.struct import Struct
 from geomkit.lang.types import Array, Composite, Scalar, Type, boolean
@@ -16,7 +17,9 @@ from geomkit.runtime import launcher
 __all__ = ["relaunch"]
 
 
-def relaunch(found: Specialization, args: Sequence[Any], *, deterministic: bool) -> Callable[..., None] | None:
+def relaunch(
+    found: Specialization, args: Sequence[Any], values: Sequence[Any], *, deterministic: bool
+) -> Callable[..., None] | None:
     """A function of dim and arguments that launches a kernel on the CPU, once it has run that way.
 
     It refuses what does not fit, with a TypeError or ValueError, before the kernel runs.
@@ -24,6 +27,7 @@ def relaunch(found: Specialization, args: Sequence[Any], *, deterministic: bool)
     Args:
         found: the kernel for some types.
         args: those of its last launch.
+        values: these, as they were packed.
         deterministic: whether sums of several threads must have the same bits at any number of threads.
 
     Returns:
@@ -37,13 +41,30 @@ def relaunch(found: Specialization, args: Sequence[Any], *, deterministic: bool)
     if deterministic and not found.is_ordered(found.forward()):
         return None
     (address,) = library_of(found.text())
-    return launcher.Launcher(address, " ".join(map(str, tokens)), grain=GRAIN).launch
+    launch = launcher.Launcher(address, " ".join(map(str, tokens)), grain=GRAIN).launch
+    handles = [k for k, t in enumerate(found.types.values()) if isinstance(t, Handle)]
+    if not handles:
+        return launch
+    # What the structures point to belongs to the objects, which are not kept alive here.
+    known = [(k, values[k].recognizer(args[k]), values[k].pack(None)) for k in handles]
+
+    def again(dim: Any, *args: Any) -> None:
+        given = list(args)
+        for k, is_known, structure in known:
+            if not is_known(args[k]):
+                raise TypeError("another object")
+            given[k] = structure
+        launch(dim, *given)
+
+    return again
 
 
 def _token(t: Type, written: bool) -> str | None:
     """A parameter in the launcher's signature."""
     if isinstance(t, Scalar):
         return _code(t)
+    if isinstance(t, Handle):
+        return f"b{t.size}:8"
     if not isinstance(t, Array) or t.element is None or isinstance(t.element, Struct):
         return None
     element = t.element

@@ -15,7 +15,7 @@ from geomkit.lang.compile_cpu import entry_of, has_compiler
 from geomkit.lang.emit import Text, emit
 from geomkit.lang.interpret import interpret
 from geomkit.lang.ir import Program, walk
-from geomkit.lang.passes.access import read, written
+from geomkit.lang.passes.access import called, read, written
 from geomkit.lang.passes.lower import cleaned, lowered
 
 __all__ = ["Specialization"]
@@ -91,7 +91,7 @@ class Specialization:
         self.name = program.name
         self.types = {p.name: p.type for p in program.parameters}
         self.rank = program.rank
-        self.packing = Packing(self.name, self.types)
+        self.packing = Packing(self.name, self.types, functions=called(self.program))
         self.written, self.read = written(self.program), read(self.program)
         self._programs: dict[bool, Program] = {}
         self._texts: dict[bool, Text] = {}
@@ -130,7 +130,8 @@ class Specialization:
     def is_ordered(self, program: Program) -> bool:
         """Whether no two threads add to one number, so that the order in which they run is not seen."""
         kinds = {(op.kind, getattr(op.attr, "how", "")) for op in walk(program.body)}
-        return not any(kind == "atomic" or (kind == "grad_add" and how != "exclusive") for kind, how in kinds)
+        shared = ("atomic", "native_grad")
+        return not any(kind in shared or (kind == "grad_add" and how != "exclusive") for kind, how in kinds)
 
     def run(self, dims: tuple[int, int, int], values: list[Any], *, deterministic: bool = False) -> None:
         """Launch the forward program on the CPU."""

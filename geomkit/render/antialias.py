@@ -8,8 +8,10 @@ import numpy as np
 
 from geomkit.arrays import to_host
 from geomkit.render.camera import Camera
+from geomkit.render.edge_table import EdgeTable
+from geomkit.render.film_edges import NEAR
 from geomkit.render.project_points import project_points
-from geomkit.render.silhouette import NEAR, EdgeTable, crossings, spread
+from geomkit.render.silhouette import crossings, spread
 from geomkit.render.tables import SceneTables, add
 from geomkit.runtime.device import empty
 from geomkit.runtime.kernel import Kernel
@@ -123,7 +125,7 @@ class Antialias:
         g = project_points.adjoint(
             points, *self.arguments, model=self.camera.model, adj_pixel=xp.ascontiguousarray(adj_ends.reshape(-1, 2))
         )
-        add(out, "vertices", spread(xp, mesh.n_vertices, self.used[ends], (1.0,), g.points))
+        add(out, "vertices", spread(xp, mesh.n_vertices, self.used[ends], g.points.astype(np.float64)))
         for name in ("world_to_camera", "K", "distortion"):
             if getattr(g, name) is not None:
                 add(out, f"camera.{name}", to_host(getattr(g, name)).astype(np.float64))

@@ -13,14 +13,15 @@ from geomkit.errors import message
 from geomkit.render.antialias import Antialias
 from geomkit.render.camera import Camera
 from geomkit.render.film import Film
-from geomkit.render.first_hits import View
+from geomkit.render.first_hits import FirstHits, View
 from geomkit.render.pixel_rays import PixelWindow
+from geomkit.render.plain_channels import plain_channels
 from geomkit.render.radiance import Radiance
 from geomkit.render.rendering import CAMERA, CHANNELS, RenderGradients, Rendering
 from geomkit.render.scene import Scene
 from geomkit.render.scene_function import SceneFunction, is_batch, scene_of, stacked
 from geomkit.render.shadow import ShadowSamples
-from geomkit.render.silhouette import EdgeSamples
+from geomkit.render.silhouette import edge_samples
 from geomkit.render.tables import SceneTables, add
 from geomkit.runtime import host
 
@@ -84,9 +85,12 @@ class _Query:
         rays = first.directions, first.stream, first.index
         return Features(self, Radiance(self.tables, None, *rays, self.bounces, first, again))
 
-    def seen(self, origins: Any, directions: Any, stream: Any, index: Any) -> Features:
-        """What rays see."""
-        return Features(self, Radiance(self.tables, origins, directions, stream, index, self.bounces))
+    def seen_by(self, first: FirstHits) -> Any:
+        """(N, C) what rays see of which the first hits are known."""
+        if "color" not in self.channels:
+            return plain_channels(self.tables, self.channels, first)
+        rays = first.directions, first.stream, first.index
+        return Features(self, Radiance(self.tables, None, *rays, self.bounces, first)).value
 
 
 class Features:
@@ -348,15 +352,11 @@ def _summed(scene: Scene, cameras: Any, given: dict[str, Any]) -> RenderGradient
 
 
 def _add_boundaries(q: _Query, adj: Any, out: dict[str, Any]) -> None:
-    def seen(*rays: Any) -> tuple[Any, Any]:
-        features = q.seen(*rays)
-        return features.value, features.face
-
     repeat = q.samples**2 if q.bounces else 1
     # What shows the faces' normals jumps between them, too.
     flat = ["normal" in q.channels or (q.bounces > 0 and smooth is not True) for smooth in q.tables.smooth]
-    edges = EdgeSamples(q.tables, q.camera, seen, repeat=repeat, seed=q.seed, flat=flat, film=q.film)
-    edges.adjoint(adj, out)
+    for edges in edge_samples(q.tables, q.camera, q.seen_by, repeat=repeat, seed=q.seed, flat=flat, film=q.film):
+        edges.adjoint(adj, out)
     if q.bounces:
         color = adj[..., slice(*_span(q, "color"))]
         for entry in q.tables.lights:

@@ -13,13 +13,15 @@ from geomkit.arrays import to_host
 from geomkit.render.attribute import Attribute
 from geomkit.render.camera import Camera
 from geomkit.render.direct_light import AREA, CONSTANT, DIRECTIONAL, ENVIRONMENT, PATCH, LightStruct, light_rays
+from geomkit.render.edge_table import EdgeTable
 from geomkit.render.environment import Surroundings
 from geomkit.render.film import Film, whole_film
+from geomkit.render.film_edges import BEFORE
 from geomkit.render.interpolate import interpolated
 from geomkit.render.pixel_rays import pixel_rays
 from geomkit.render.project_points import project_points
 from geomkit.render.radiance import Radiance
-from geomkit.render.silhouette import ASIDE, BEFORE, EdgeTable, spread
+from geomkit.render.silhouette import ASIDE, spread
 from geomkit.render.surface import hits_adj
 from geomkit.render.tables import LightEntry, SceneTables, add, along_curve
 from geomkit.runtime.device import empty
@@ -319,7 +321,8 @@ class ShadowSamples:
         )
         add(out, "vertices", corners_to_vertices(mesh, self.face, corners).astype(np.float64))
         adj_x = origins if self.points.far else directions
-        add(out, "vertices", spread(xp, mesh.n_vertices, self.ends, (1 - self.t, self.t), adj_x))
+        weights = xp.stack([1 - self.t, self.t], axis=1)
+        add(out, "vertices", spread(xp, mesh.n_vertices, self.ends, weights[:, :, None] * adj_x[:, None]))
         adj_place = -directions if self.points.far else origins - directions
         self.points.add_gradient(tables, self.entry, self.owner, adj_place, out)
 

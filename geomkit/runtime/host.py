@@ -15,6 +15,7 @@ import numpy as np
 from geomkit.errors import DeviceError
 
 MAX_THREADS = 1024
+ADDRESS = ctypes.c_void_p  # the type of what a function of a library returns
 REAL = {np.dtype(np.float32): "float", np.dtype(np.float64): "double"}
 
 

@@ -138,7 +138,7 @@ def _parts(n: int, work: int) -> Iterator[slice]:
 
 def _points_gradient(q: Points, adj: Any) -> Any:
     m = q.mesh
-    edges, multiplicity = m.derived("unbalanced_by_position", lambda mesh: _unbalanced(mesh, "position"))
+    edges, multiplicity = unbalanced_edges(m, "position")
     adj_points = zeros(q.device, (len(q), 3), q.dtype)
     for part in _parts(len(q), len(edges)):
         points, bvh = q.array[part], m.bvh.struct()
@@ -151,7 +151,7 @@ def _points_gradient(q: Points, adj: Any) -> Any:
 def _vertices_gradient(q: Points, adj: Any) -> Any:
     """Blocks of points are summed by the kernel, and the blocks here: few enough at a time to bound the memory."""
     m = q.mesh
-    edges, multiplicity = m.derived("unbalanced_by_index", lambda mesh: _unbalanced(mesh, "index"))
+    edges, multiplicity = unbalanced_edges(m, "index")
     total = zeros(q.device, (len(edges), 2, 3), np.float64)
     step = BLOCK * max(1, ENDS // max(1, len(edges)))
     for start in range(0, len(q) if len(edges) else 0, step):
@@ -164,6 +164,11 @@ def _vertices_gradient(q: Points, adj: Any) -> Any:
         )  # fmt: skip
         total += ends.sum(axis=0)
     return _ends_to_vertices(m, edges, total)
+
+
+def unbalanced_edges(mesh: Mesh, by: str) -> tuple[Any, Any]:
+    """Edges that do not cancel, by "position" or "index", (E, 2) int32, and how often they are passed, (E,) int32."""
+    return mesh.derived(f"unbalanced_by_{by}", lambda mesh: _unbalanced(mesh, by))
 
 
 def _unbalanced(mesh: Mesh, by: str) -> tuple[Any, Any]:

@@ -240,6 +240,15 @@ def test_tape_and_torch():
     np.testing.assert_allclose(x.grad.numpy(), expected)
 
 
+def test_launching_again():
+    n = np.zeros(60, np.int32)
+    p = points(dtype=np.float32)
+    for grid in (gk.HashGrid(p, 0.3), gk.HashGrid(p * 2, 0.3)):
+        for _ in range(2):
+            listed(60, grid, p, 0.3, n, np.zeros((60, 1), np.int32))
+            assert n.tolist() == [len(x) for x in lists(grid, p, float(np.float32(0.3)))]
+
+
 def test_debug(module):
     made = module(
         "@gk.kernel\ndef k(hash: gk.HashGrid, p: gk.array(gk.vec3), y: gk.array(gk.f32)):\n    i = gk.tid()\n"

@@ -172,9 +172,8 @@ def edge_derivative(scene, view, steps, *, depth=1, light_points=64):
     """The image's derivative when vertices move by steps (V, 3), those of all objects, and only edges show it."""
     tables = SceneTables(scene)
 
-    def seen(*rays):
-        found = Radiance(tables, *rays, depth)
-        return found.value, found.hits.face
+    def seen(first):
+        return Radiance(tables, None, first.directions, first.stream, first.index, depth, first).value
 
     image = EdgeSamples(tables, view, seen, repeat=64 if depth else 1, seed=0).tangent(steps)
     shadows = shadows_of(tables, view, count=light_points, seed=1) if depth else []

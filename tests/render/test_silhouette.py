@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import geomkit as gk
-from geomkit.render.silhouette import EdgeTable
+from geomkit.render.edge_table import EdgeTable
 from tests.render.views import ball, front, glow, gradients, quad, slopes, total
 
 DENSE = 16  # x 24 samples a pixel of the images that are differenced

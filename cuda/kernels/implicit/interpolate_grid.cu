@@ -19,11 +19,7 @@ GK_KERNEL interpolate_grid_fwd(int n, const real* values, int nx, int ny, int nz
 }
 
 template <int TAPS> GK_FN void adj_interpolate_point(const Samples& s, const double* points, int i, real adj_value, Vec3 g, real* adj_points) {
-    Jet jet = interpolate<TAPS, true>(s, stencil_at<TAPS>(s, points, i));
-    Vec3 turn = {jet.straight.x * g.x + jet.mixed.x * g.y + jet.mixed.y * g.z,
-                 jet.mixed.x * g.x + jet.straight.y * g.y + jet.mixed.z * g.z,
-                 jet.mixed.y * g.x + jet.mixed.z * g.y + jet.straight.z * g.z};
-    set_row(adj_points, i, adj_value * jet.gradient + turn);
+    set_row(adj_points, i, adj_interpolate(s, stencil_at<TAPS>(s, points, i), adj_value, g));
 }
 
 // The cotangents of the points.
@@ -57,14 +53,7 @@ GK_FN void add_cell(const Samples& s, const double* points, const int* order, in
     double sums[TAPS * TAPS * TAPS] = {};
     for (int at = begin; at < end; ++at) {
         int p = order[at];
-        Stencil<TAPS> t = stencil_at<TAPS>(s, points, p);
-        real a = adj_value[p];
-        Vec3 g = row(adj_gradient, p);
-        for (int i = 0; i < TAPS; ++i)
-            for (int j = 0; j < TAPS; ++j) {
-                real w = t.x.w[i] * t.y.w[j], flat = a * w + g.x * t.x.d[i] * t.y.w[j] + g.y * t.x.w[i] * t.y.d[j];
-                for (int k = 0; k < TAPS; ++k) sums[(i * TAPS + j) * TAPS + k] += flat * t.z.w[k] + g.z * w * t.z.d[k];
-            }
+        add_taps(stencil_at<TAPS>(s, points, p), adj_value[p], row(adj_gradient, p), sums);
     }
     Stencil<TAPS> t = stencil_at<TAPS>(s, points, order[begin]);
     for (int i = 0; i < TAPS; ++i)

@@ -18,18 +18,8 @@ GK_KERNEL signed_distance_fwd(int n, Bvh bvh, Pseudonormals normals, int count, 
             for (int j = first; j < min(first + LANES, m); ++j) {
                 int k = j - first;
                 real d = lanes.at[0][k];
-                bool inside = false;
-                if (sign == PSEUDONORMAL && outside_box(bvh, queries[j].p)) {
-                    // Far away all faces are equally near, to rounding, and the normal of the one found says nothing.
-                    inside = inverted;
-                } else if (sign == PSEUDONORMAL) {
-                    Vec3 normal = pseudonormal(normals, face_of(bvh, queries[j]), int(lanes.at[1][k]));
-                    inside = dot(normal, {lanes.at[2][k], lanes.at[3][k], lanes.at[4][k]}) < 0;
-                } else if (sign == WINDING) {
-                    inside = wound(bvh, queries[j].p, d, real(boundary), known);
-                } else if (sign == PARITY) {
-                    inside = odd_crossings(bvh, queries[j].p);
-                }
+                Vec3 away = {lanes.at[2][k], lanes.at[3][k], lanes.at[4][k]};
+                bool inside = is_inside(bvh, normals, queries[j], d, int(lanes.at[1][k]), away, sign, inverted, real(boundary), known);
                 d = world_distance(bvh, queries[j], d);
                 distance[order[begin + j]] = inside ? -d : d;
             }
@@ -48,19 +38,13 @@ GK_KERNEL contains_fwd(int n, Bvh bvh, int count, const real* points, const int*
     }
 }
 
-// Cotangents of the points and of the corners of each point's face, (N, 3, 3). The distance moves along the direction to the
-// closest point, away from the surface or towards it by its sign; on the surface, along the pseudonormal, if there is one.
+// Cotangents of the points and of the corners of each point's face, (N, 3, 3).
 GK_KERNEL signed_distance_adj(int n, Bvh bvh, Pseudonormals normals, const real* vertices, const int* faces, const real* points,
                               const int* face, const real* barycentric, const int* feature, const real* distance, int sign,
                               const real* adj_distance, real* adj_points, real* adj_corners) {
     GK_EACH(i, n) {
-        const int* f = faces + 3 * (uint64)face[i];
-        Vec3 a = locate(bvh, vertices, f[0]).p, b = locate(bvh, vertices, f[1]).p, c = locate(bvh, vertices, f[2]).p;
-        Vec3 w = row(barycentric, i), away = known_on_triangle(locate(bvh, points, i).p, a, b, c, w, feature[i]).away;
-        Vec3 g;
-        if (dot(away, away) > 0) g = (distance[i] < 0 ? -adj_distance[i] : adj_distance[i]) * normalized(away);
-        else if (sign != UNSIGNED) g = adj_distance[i] * normalized(pseudonormal(normals, face[i], feature[i]));
-        else g = {0, 0, 0};
+        Vec3 w = row(barycentric, i);
+        Vec3 g = adj_signed_distance(bvh, normals, vertices, faces, points, i, face[i], w, feature[i], distance[i], sign, adj_distance[i]);
         add_row(adj_points, i, g);
         set_row(adj_corners, 3 * i, -w.x * g);
         set_row(adj_corners, 3 * i + 1, -w.y * g);

@@ -4,13 +4,6 @@
 
 namespace gk {
 
-GK_FN void put_sums(double* sums, int b, const CameraSums& s) {
-    const double rest[10] = {s.fx, s.skew, s.cx, s.fy, s.cy, s.k1, s.k2, s.p1, s.p2, s.k3};
-    sums += CAMERA_SUMS * (uint64)b;
-    GK_UNROLL for (int k = 0; k < 12; ++k) sums[k] = s.pose[k];
-    GK_UNROLL for (int k = 0; k < 10; ++k) sums[12 + k] = rest[k];
-}
-
 GK_KERNEL camera_rays_fwd(int n, int block, int count, Camera camera, Pixels pixels, real* origins, real* directions) {
     GK_EACH(b, n) {
         int end = min(b * block + block, count);

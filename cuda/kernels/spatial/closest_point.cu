@@ -35,23 +35,17 @@ GK_KERNEL closest_point_fwd(int n, Bvh bvh, int count, const real* points, const
     }
 }
 
-// Cotangents of the points, and of the corners of each point's face: adj_corners is (N, 3, 3). Both outputs are lengths, so
-// their derivatives are the same in the tree's coordinates.
+// Cotangents of the points, and of the corners of each point's face: adj_corners is (N, 3, 3).
 GK_KERNEL closest_point_adj(int n, Bvh bvh, const real* vertices, const int* faces, const real* points, const int* face,
                             const real* barycentric, const int* feature, const real* adj_point, const real* adj_distance,
                             real* adj_points, real* adj_corners) {
     GK_EACH(i, n) {
-        const int* f = faces + 3 * (uint64)face[i];
-        Vec3 a = locate(bvh, vertices, f[0]).p, b = locate(bvh, vertices, f[1]).p, c = locate(bvh, vertices, f[2]).p;
-        TrianglePoint<real> x = known_on_triangle(locate(bvh, points, i).p, a, b, c, row(barycentric, i), feature[i]);
-        TriangleGradient<real> adj = adj_closest_on_triangle(a, b, c, x, row(adj_point, i));
-
-        // The distance only feels motion along p - x (envelope theorem); at distance 0 it has no direction.
-        Vec3 along = adj_distance[i] * normalized(x.away);
-        add_row(adj_points, i, adj.p + along);
-        set_row(adj_corners, 3 * i, adj.a - x.b0 * along);
-        set_row(adj_corners, 3 * i + 1, adj.b - x.b1 * along);
-        set_row(adj_corners, 3 * i + 2, adj.c - x.b2 * along);
+        TriangleGradient<real> adj = adj_closest_point(bvh, vertices, faces, points, i, face[i], row(barycentric, i), feature[i],
+                                                       row(adj_point, i), adj_distance[i]);
+        add_row(adj_points, i, adj.p);
+        set_row(adj_corners, 3 * i, adj.a);
+        set_row(adj_corners, 3 * i + 1, adj.b);
+        set_row(adj_corners, 3 * i + 2, adj.c);
     }
 }
 

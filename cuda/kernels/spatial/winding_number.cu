@@ -23,23 +23,11 @@ GK_KERNEL exact_winding_number_fwd(int n, Bvh bvh, int packets, const real* poin
     }
 }
 
-// What the solid angle seen from point i feels of motions of edge e, in the tree's unit.
-GK_FN EdgeGradient seen_edge(const Bvh& bvh, const real* vertices, const int* edges, int e, const real* points, int i) {
-    Vec3d p = to_local(bvh, points, i);
-    return adj_solid_angle(to_real(to_local(bvh, vertices, edges[2 * e]) - p), to_real(to_local(bvh, vertices, edges[2 * e + 1]) - p));
-}
-
-// Cotangents of the points. An edge (a, b) of multiplicity m bounds the surface m times.
+// Cotangents of the points.
 GK_KERNEL winding_number_points_adj(int n, Bvh bvh, int edge_count, const real* vertices, const int* edges, const int* multiplicity,
                                     const real* points, const real* adj_winding, real* adj_points) {
     GK_EACH(i, n) {
-        Vec3d total = {0, 0, 0};
-        for (int e = 0; e < edge_count; ++e) {
-            EdgeGradient g = seen_edge(bvh, vertices, edges, e, points, i);
-            total += double(multiplicity[e]) * to_double(g.a + g.b);
-        }
-        // Moving the point is moving all vertices the other way.
-        add_row(adj_points, i, to_real((-adj_winding[i] / (4 * PI * bvh.scale)) * total));
+        add_row(adj_points, i, adj_winding_point(bvh, edge_count, vertices, edges, multiplicity, points, i, adj_winding[i]));
     }
 }
 
@@ -51,10 +39,8 @@ GK_KERNEL winding_number_edges_adj(int n, Bvh bvh, int edge_count, int block, in
         int e = item % edge_count, begin = item / edge_count * block, end = min(begin + block, count);
         Vec3d a = {0, 0, 0}, b = {0, 0, 0};
         for (int i = begin; i < end; ++i) {
-            EdgeGradient g = seen_edge(bvh, vertices, edges, e, points, i);
-            double weight = multiplicity[e] * (adj_winding[i] / (4 * PI * bvh.scale));
-            a += weight * to_double(g.a);
-            b += weight * to_double(g.b);
+            EdgeEnds g = adj_winding_edge(bvh, vertices, edges, multiplicity, e, points, i, adj_winding[i]);
+            a += g.a, b += g.b;
         }
         double* out = adj_ends + 6 * (uint64)item;
         out[0] = a.x, out[1] = a.y, out[2] = a.z, out[3] = b.x, out[4] = b.y, out[5] = b.z;

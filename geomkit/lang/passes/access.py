@@ -5,7 +5,7 @@ from __future__ import annotations
 from geomkit.lang.ir import MEMORY, Access, Builder, Op, Program, Region, walk
 from geomkit.lang.types import Array
 
-__all__ = ["exclusive", "exclusive_gradients", "plain_updates", "written"]
+__all__ = ["called", "exclusive", "exclusive_gradients", "plain_updates", "written"]
 
 
 def written(program: Program) -> set[str]:
@@ -16,6 +16,15 @@ def written(program: Program) -> set[str]:
 def read(program: Program) -> set[str]:
     """The arrays that a program reads."""
     return {op.attr.array for op in walk(program.body) if op.kind == "load" or (op.kind == "atomic" and op.results)}
+
+
+def called(program: Program) -> dict[str, frozenset[str]]:
+    """For each handle the native functions that a program calls with it."""
+    found: dict[str, set[str]] = {}
+    for op in walk(program.body):
+        if op.kind == "native":
+            found.setdefault(op.attr.handle, set()).add(op.attr.function)
+    return {name: frozenset(functions) for name, functions in found.items()}
 
 
 def exclusive(program: Program) -> set[str]:

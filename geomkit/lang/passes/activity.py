@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from geomkit.lang.ir import Op, Program, Value, walk
+from geomkit.lang.native import NATIVES
 from geomkit.lang.rules import NO_SLOPE, RULES
 
 __all__ = ["Activity", "active_values"]
@@ -40,6 +41,10 @@ class Activity:
                 if op.inits[k] in active or body.yields[k] in active:
                     active.add(v)
                     active.add(op.carried[k])
+        elif op.kind == "native":
+            native = NATIVES[op.attr.function]
+            if op.attr.handle in wrt or any(op.args[k] in active for k in native.slopes):
+                active.update(op.results[k] for k in native.places(*native.sends, *native.instead))
         elif op.kind == "custom":
             if any(a in active for a in op.args):
                 active.update(v for v in op.results if v.type.is_float)
