@@ -12,6 +12,7 @@ import numpy as np
 from geomkit.arrays import Recorded, imported, library_of
 from geomkit.autodiff import recording
 from geomkit.errors import message
+from geomkit.lang.aliasing import refuse_shared
 from geomkit.lang.arguments import array_argument, device_of, dimensions, element_of, is_strided
 from geomkit.lang.function import Function
 from geomkit.lang.handles import BoundHandle, Handle
@@ -158,6 +159,7 @@ class Kernel:
         self._launch(found, dims, values)
 
     def _launch(self, found: Specialization, dims: Any, values: list[Any]) -> None:
+        refuse_shared(found, values)
         if device_of(values) == "cuda":
             from geomkit.lang.launch_cuda import run
 
