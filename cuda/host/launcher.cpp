@@ -11,6 +11,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "pool.h"
@@ -41,6 +42,7 @@ struct Parameter {
     size_t offset;   // in the block
     int ndim, scalars;
     bool contiguous, written;
+    bool own;  // each thread touches only the element of its own index
 };
 
 struct Plan {
@@ -210,6 +212,41 @@ bool pack_bytes(const Parameter& p, PyObject* value, Py_ssize_t index, char* to,
     return true;
 }
 
+// Where an array lies, [first, second), nothing if it is empty.
+std::pair<const char*, const char*> extent(const Parameter& p, const Array& a) {
+    const char *low = (const char*)a.data, *high = low + (size_t)p.scalars * p.size;
+    for (int i = 0; i < p.ndim; ++i) {
+        if (a.shape[i] == 0) return {nullptr, nullptr};
+        (a.stride[i] < 0 ? low : high) += (a.shape[i] - 1) * a.stride[i];
+    }
+    return {low, high};
+}
+
+// Whether an array that is written shares memory with another one, so that what a thread finds depends on others. The same
+// array may be given twice where each thread touches only its own element.
+bool clash(const Parameter& p, const Array& a, const Parameter& q, const Array& b) {
+    if (!p.written && !q.written) return false;
+    auto [low, high] = extent(p, a);
+    auto [from, to] = extent(q, b);
+    if (!(low < to && from < high)) return false;
+    bool same = p.own && q.own && a.data == b.data && p.ndim == q.ndim && p.size == q.size && p.scalars == q.scalars;
+    for (int i = 0; same && i < p.ndim; ++i) same = a.shape[i] == b.shape[i] && a.stride[i] == b.stride[i];
+    return !same;
+}
+
+bool apart(const Plan& plan, const char* block) {
+    const std::vector<Parameter>& all = plan.parameters;
+    for (size_t i = 1; i < all.size(); ++i)
+        for (size_t k = 0; all[i].kind == ARRAY && k < i; ++k) {
+            if (all[k].kind != ARRAY) continue;
+            const Array& a = *(const Array*)(block + all[i].offset);
+            const Array& b = *(const Array*)(block + all[k].offset);
+            if (!clash(all[i], a, all[k], b)) continue;
+            return refuse((Py_ssize_t)i, "memory of its own", "memory shared with argument " + std::to_string(k));
+        }
+    return true;
+}
+
 // ---- a launch
 
 // Runs a range grain by grain: what a kernel sums up by grain does not depend on who runs it.
@@ -282,6 +319,7 @@ PyObject* run(Plan* plan, PyObject* dim, PyObject* const* values, PyObject* cons
         if (!fits) break;
         ++index;
     }
+    fits = fits && apart(*plan, block);
     if (fits && n > 0) {
         if (n <= plan->grain) {
             plan->entry(block, 0, (int)n);
@@ -346,15 +384,15 @@ std::vector<std::string> split(const std::string& text, char at) {
 bool parse(const std::string& token, size_t& offset, Parameter& p) {
     std::vector<std::string> parts = split(token, ':');
     size_t size, alignment;
-    p.ndim = 0, p.scalars = 1, p.contiguous = p.written = false;
+    p.ndim = 0, p.scalars = 1, p.contiguous = p.written = p.own = false;
     if (token == "p") {
         p.kind = ADDRESS, p.type = 'u', p.size = 8, size = alignment = 8;
     } else if (parts[0] == "a") {
-        if (parts.size() != 5 || !parse_type(parts[1], p) || parts[4].size() != 2) return false;
+        if (parts.size() != 5 || !parse_type(parts[1], p) || parts[4].size() < 2 || parts[4].size() > 3) return false;
         p.kind = ARRAY, p.ndim = std::atoi(parts[2].c_str()), p.scalars = std::atoi(parts[3].c_str());
-        p.contiguous = parts[4][0] == 'C', p.written = parts[4][1] == 'w';
+        p.contiguous = parts[4][0] == 'C', p.written = parts[4][1] == 'w', p.own = parts[4].size() == 3;
         if (p.ndim < 0 || p.ndim > MOST_DIMENSIONS || p.scalars < 1) return false;
-        if (!std::strchr("CS", parts[4][0]) || !std::strchr("rw", parts[4][1])) return false;
+        if (!std::strchr("CS", parts[4][0]) || !std::strchr("rw", parts[4][1]) || (p.own && parts[4][2] != 'o')) return false;
         size = sizeof(Array), alignment = alignof(Array);
     } else if (token == "b1") {
         p.kind = BOOLEAN, p.type = 'b', p.size = 1, size = alignment = 1;

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 import geomkit as gk
+from geomkit.bench import kernel_neighbors
 from geomkit.bench.kernel_peers import PEERS, SINGLE
+from geomkit.bench.kernel_start import start
 from geomkit.bench.peer import installed, processors
 from geomkit.bench.race import REST, Task, race
 from geomkit.bench.row import Row, printing, table
@@ -90,7 +92,7 @@ def expected(job: str, args: tuple[Any, ...]) -> np.ndarray:
     return np.concatenate([p, v], axis=1)
 
 
-JOBS = ("saxpy", "mathematics", "particles", "launch")
+JOBS = ("saxpy", "mathematics", "particles", "launch", "neighbors", "cold start", "warm start")
 
 
 def _own(job: str, args: tuple[Any, ...]) -> tuple[Callable[[], Any], Callable[[], np.ndarray]]:
@@ -119,6 +121,8 @@ def main(arguments: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(prog="python -m geomkit.bench kernels", description=__doc__)
     parser.add_argument("--n", metavar="N", type=int, default=1 << 20, help="threads of a launch (default 1048576)")
+    parser.add_argument("--particles", metavar="N,...", default="100000,1000000", help="of the job neighbors")
+    parser.add_argument("--jobs", metavar="NAME,...", default=",".join(JOBS), help=f"some of {', '.join(JOBS)}")
     parser.add_argument("--peers", default=",".join(PEERS), help=f"some of {','.join(PEERS)}, or none")
     parser.add_argument("--repeat", metavar="N", type=int, default=20, help="runs of each, the best counts (20)")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the rows to this file, too")
@@ -126,16 +130,24 @@ def main(arguments: Sequence[str]) -> int:
     peers = [] if options.peers == "none" else options.peers.split(",")
     if set(peers) - set(PEERS):
         parser.error(f"--peers: expected some of {','.join(PEERS)}, got {options.peers}")
-    if min(options.n, options.repeat) < 1:
+    jobs = options.jobs.split(",")
+    if set(jobs) - set(JOBS):
+        parser.error(f"--jobs: expected some of {','.join(JOBS)}, got {options.jobs}")
+    particles = [int(n) for n in options.particles.split(",") if n.isdigit()]
+    if min(options.n, options.repeat, *particles) < 1:
         parser.error("expected at least one thread and one run")
     peers = installed(PEERS, peers)
     host.set_num_threads(min(host.num_threads(), processors()))
     rows: list[Row] = []
     with printing(options.json) as report:
-        for job in JOBS:
-            found = _contest(job, options.n, peers, options.repeat)
-            report(found)
-            rows += found
+        for job in jobs:
+            for n in particles if job == "neighbors" else [options.n]:
+                if job.endswith("start"):
+                    found = _starts(job, peers)
+                else:
+                    found = _contest(job, n, peers, options.repeat if job != "neighbors" else min(options.repeat, 5))
+                report(found)
+                rows += found
     table(rows)
     return 1 if any(row.own and row.check != "ok" for row in rows) else 0
 
@@ -143,11 +155,20 @@ def main(arguments: Sequence[str]) -> int:
 def _contest(job: str, n: int, peers: Sequence[str], rounds: int) -> list[Row]:
     """Rows of one job; what a peer fails at is said in its row."""
     name, n, calls = ("saxpy", SMALL, CALLS) if job == "launch" else (job, n, 1)
-    args = inputs(n)[name]
-    exact = expected(name, args)
+    if job == "neighbors":
+        args = kernel_neighbors.inputs(n)
+        exact = kernel_neighbors.expected(*args)
+        makers = [("geomkit", lambda _, args: kernel_neighbors.own(*args))]
+        found = [(key, kernel_neighbors.PEERS[key]) for key in peers if key in kernel_neighbors.PEERS]
+        makers += [(PEERS[key][0], lambda _, args, make=make: make(*args)) for key, make in found]
+    else:
+        args = inputs(n)[name]
+        exact = expected(name, args)
+        makers = [("geomkit", _own), *((PEERS[key][0], PEERS[key][3]) for key in peers)]
     tasks, rows = [], []
-    for who, make in [("geomkit", _own), *((PEERS[key][0], PEERS[key][3]) for key in peers)]:
-        threads = host.num_threads() if make is _own else 1 if who in SINGLE else processors()
+    for who, make in makers:
+        is_own = who == "geomkit"
+        threads = host.num_threads() if is_own else 1 if who in SINGLE else processors()
         row = Row(f"kernel {job}", "", 0, n, who, threads, rounds)
         try:
             # (Some say hello on standard output, which is for rows.)
@@ -157,7 +178,7 @@ def _contest(job: str, n: int, peers: Sequence[str], rounds: int) -> list[Row]:
             row.error = float(abs(np.asarray(read(), np.float64) - exact).max() / abs(exact).max())
             row.check = "ok" if row.error < CLOSE else "wrong values"
         except Exception as error:
-            if make is _own:
+            if is_own:
                 raise
             # A peer may fail in its own way; the others go on.
             row.check = f"failed: {type(error).__name__}: {error}"
@@ -170,6 +191,24 @@ def _contest(job: str, n: int, peers: Sequence[str], rounds: int) -> list[Row]:
         row.rate = n / row.seconds
         row.ratio, row.cpu_ratio = timing.wall / timings[0].wall, timing.cpu / max(timings[0].cpu, 1e-9)
         row.ratio_with_setup = row.ratio
+    return rows
+
+
+def _starts(job: str, peers: Sequence[str]) -> list[Row]:
+    """How long a new process takes from the definition of a kernel to the end of its first launch."""
+    rows = []
+    for key in ("geomkit", *peers):
+        row = Row(f"kernel {job}", "", 0, SMALL, PEERS[key][0] if key in PEERS else key, 1, 1)
+        try:
+            row.seconds, row.check = start(key, warm=job == "warm start"), "ok"
+            row.ratio, row.rate = row.seconds / (rows[0].seconds if rows else row.seconds), SMALL / row.seconds
+            row.cpu_seconds, row.setup_seconds = row.seconds, 0.0
+            row.cpu_ratio = row.ratio_with_setup = row.ratio
+        except Exception as error:
+            if key == "geomkit":
+                raise
+            row.check = f"failed: {type(error).__name__}: {error}"
+        rows.append(row)
     return rows
 
 

@@ -3,7 +3,7 @@
 # No `from __future__ import annotations`: Warp reads the types from the annotations.
 import warp as wp
 
-__all__ = ["mathematics", "particles", "saxpy"]
+__all__ = ["forces", "mathematics", "particles", "saxpy"]
 
 
 @wp.kernel
@@ -41,3 +41,19 @@ def particles(
         velocity = wp.vec3(velocity[0], -0.5 * velocity[1], velocity[2])
     q[i] = place
     w[i] = velocity
+
+
+@wp.kernel
+def forces(grid: wp.uint64, p: wp.array(dtype=wp.vec3), radius: float, f: wp.array(dtype=wp.vec3)):
+    """Each particle is pushed by those within the radius, the more the nearer they are."""
+    i = wp.hash_grid_point_id(grid, wp.tid())
+    x = p[i]
+    total = wp.vec3(0.0)
+    query = wp.hash_grid_query(grid, x, radius)
+    j = int(0)  # noqa: UP018 (a constant would not be changed by the query)
+    while wp.hash_grid_query_next(query, j):
+        d = x - p[j]
+        r = wp.length(d)
+        if r < radius and r > 0.0:
+            total += d * ((radius - r) / r)
+    f[i] = total

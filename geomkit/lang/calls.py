@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from geomkit.lang.advice import instead_of
 from geomkit.lang.builtins import ALIASES, BUILTINS, Builtin
 from geomkit.lang.ir import Access, Region, Value, leaves_of
 from geomkit.lang.operands import Compound, Static, Undefined, View, arithmetic, is_literal, leaf_values, named, rebuilt
@@ -57,7 +58,7 @@ class Calls(Queries):
         if callable(o) and not isinstance(o, type) and hasattr(o, "__code__") and not foreign:
             self.fail(e.func, f"'{name}' is a function of Python's: write @gk.func above it")
         origin = f" of {module.partition('.')[0]}" if module and module != "builtins" else ""
-        self.fail(e.func, f"'{name}'{origin} is not known in kernels: see the functions of geomkit, such as gk.sin")
+        self.fail(e.func, f"'{name}'{origin} is not known in kernels: {instead_of(name)}")
 
     # ---- types
 

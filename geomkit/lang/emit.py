@@ -395,8 +395,8 @@ class _Emitter:
         return names
 
     def _rolled(self) -> None:
-        """With its checkpoints, an adjoint runs some loops many times over: NVRTC does not end when it unrolls these
-        for compute capability 10 and above."""
+        """Keep a loop of an adjoint with checkpoints as it is: NVRTC does not end when it unrolls some for compute
+        capability 10 and above."""
         if "slots" in self.kinds:
             self.line("#pragma unroll 1")
 

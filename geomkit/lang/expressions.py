@@ -98,6 +98,10 @@ class Expressions(Parts):
             if found is POISON:
                 raise Poisoned
             return found
+        if e.id in self.frame.source.function.__code__.co_varnames:
+            where = self.frame.source.name
+            text = f"'{e.id}' is assigned in {where} and has no value before: give it one, such as {e.id} = 0.0"
+            self.fail(e, f"{text} (what is outside of a kernel cannot be changed)")
         try:
             found = self.frame.source.lookup(e.id)
         except KeyError:

@@ -12,6 +12,7 @@ import numpy as np
 from geomkit.arrays import Recorded, imported, library_of
 from geomkit.autodiff import recording
 from geomkit.errors import message
+from geomkit.lang.aliasing import refuse_shared
 from geomkit.lang.arguments import array_argument, device_of, dimensions, element_of, is_strided
 from geomkit.lang.function import Function
 from geomkit.lang.handles import BoundHandle, Handle
@@ -84,7 +85,9 @@ class Kernel:
     def _check_count(self, args: Sequence[Any]) -> None:
         if len(args) != len(self.names):
             expected = f"{len(self.names)} after dim ({', '.join(self.names)})"
-            raise TypeError(message(self.__name__, "arguments", expected, str(len(args))))
+            first = f" (the first argument is dim: {self.__name__}(n, {', '.join(self.names)}))"
+            got = f"{len(args)}{first if len(args) == len(self.names) - 1 else ''}"
+            raise TypeError(message(self.__name__, "arguments", expected, got))
 
     def bound(self, args: Sequence[Any], *, write: bool = True) -> tuple[Specialization, list[Any]]:
         """The specialisation for a call's arguments, and these checked: arrays as NumPy's or CuPy's."""
@@ -113,7 +116,23 @@ class Kernel:
                 expected = f"a gk.{t.name} on {device_of(values)}, as the arrays"
                 raise ValueError(message(self.__name__, name, expected, f"one on {x.device}"))
 
-    def __call__(self, dim: Any, *args: Any) -> Any:
+    def __getitem__(self, dim: Any) -> Any:
+        good = f"{self.__name__}(dim, {', '.join(self.names)})"
+        raise TypeError(message(self.__name__, "launch", good, f"{self.__name__}[{dim}]"))
+
+    def _in_order(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
+        """The arguments, those that are given by name in their places."""
+        rest = self.names[len(args) :]
+        unknown = [n for n in named if n not in rest]
+        missing = [n for n in rest if n not in named]
+        if unknown or missing:
+            got = ", ".join([*(f"no {n}" for n in missing), *(f"{n}=..." for n in unknown)])
+            raise TypeError(message(self.__name__, "arguments", f"each once ({', '.join(self.names)})", got))
+        return (*args, *(named[n] for n in rest))
+
+    def __call__(self, dim: Any, *args: Any, **named: Any) -> Any:
+        if named:
+            args = self._in_order(args, named)
         if (type(dim), *map(type, args)) == self._types and recording.innermost() is None:
             if (1 if type(dim) is int else len(dim)) == self._rank:
                 try:
@@ -139,6 +158,7 @@ class Kernel:
         self._launch(found, dims, values)
 
     def _launch(self, found: Specialization, dims: Any, values: list[Any]) -> None:
+        refuse_shared(found, values)
         if device_of(values) == "cuda":
             from geomkit.lang.launch_cuda import run
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
+from geomkit.lang.advice import instead_of, method_of
 from geomkit.lang.ir import Access, Value, leaves_of
 from geomkit.lang.operands import Compound, Static, Undefined, View, arithmetic, field_of, is_literal, named
 from geomkit.lang.scope import Scope
@@ -46,8 +47,8 @@ class Parts(Scope):
                 try:
                     return self._captured(getattr(o, e.attr), e)
                 except AttributeError:
-                    self.fail(e, f"'{ast.unparse(e.value)}' has no '{e.attr}'")
-        self.fail(e, f"{named(x)} has no '{e.attr}'")
+                    self.fail(e, f"'{ast.unparse(e.value)}' has no '{e.attr}': {instead_of(e.attr)}")
+        self.fail(e, f"{named(x)} has no '{e.attr}'{method_of(e.attr)}")
 
     def _array_attribute(self, x: View, e: ast.Attribute) -> Any:
         free = [k for k, i in enumerate(x.chosen) if i is None]
@@ -61,7 +62,7 @@ class Parts(Scope):
                 extent = self.b.emit("extent", (), (i32,), (x.name, k)).result
                 total = extent if total == 1 else self.b.call("mul", total, extent)
             return total
-        self.fail(e, f"{named(x)} has no '{e.attr}': it has shape, ndim and size")
+        self.fail(e, f"{named(x)} has no '{e.attr}': it has shape, ndim and size{method_of(e.attr)}")
 
     def _component(self, x: Compound | View, e: ast.Attribute) -> Any:
         t = x.type if isinstance(x, Compound) else x.array.element
@@ -78,7 +79,7 @@ class Parts(Scope):
                     return parts[0]
                 if len(parts) <= 4:
                     return Compound(Vec(len(parts), t.scalar), tuple(parts))
-            self.fail(e, f"{t} has no '{e.attr}': it has {', '.join(letters)}")
+            self.fail(e, f"{t} has no '{e.attr}': it has {', '.join(letters)}{method_of(e.attr)}")
         if isinstance(t, Mat) and e.attr == "T":
             whole = self.load(x) if isinstance(x, View) else x
             order = [j * t.n + i for i in range(t.n) for j in range(t.n)]
@@ -136,7 +137,9 @@ class Parts(Scope):
         parts = e.slice.elts if isinstance(e.slice, ast.Tuple) else [e.slice]
         free = [k for k, i in enumerate(x.chosen) if i is None]
         if len(parts) > len(free):
-            self.fail(e, f"{len(parts)} indices of {named(x)}, which has {len(free)}")
+            is_compound = isinstance(x.array.element, Composite) and not isinstance(x.array.element, Struct)
+            inner = f": write {x.name}[i][k] for a component" if is_compound else ""
+            self.fail(e, f"{len(parts)} indices of {named(x)}, which has {len(free)}{inner}")
         chosen = list(x.chosen)
         for k, part in zip(free, parts, strict=False):
             if isinstance(part, ast.Slice):

@@ -33,7 +33,7 @@ def relaunch(
     Returns:
         the function; None where the arguments are of other kinds than contiguous arrays of NumPy's and numbers.
     """
-    tokens = [_token(t, name in found.written) for name, t in found.types.items()]
+    tokens = [_token(t, name in found.written, name in found.own) for name, t in found.types.items()]
     arrays = [x for x, t in zip(args, found.types.values(), strict=True) if isinstance(t, Array)]
     plain = all(type(x) is np.ndarray and x.flags.c_contiguous for x in arrays)
     if None in tokens or not plain or not has_compiler() or not launcher.is_built():
@@ -59,7 +59,7 @@ def relaunch(
     return again
 
 
-def _token(t: Type, written: bool) -> str | None:
+def _token(t: Type, written: bool, own: bool) -> str | None:
     """A parameter in the launcher's signature."""
     if isinstance(t, Scalar):
         return _code(t)
@@ -69,7 +69,7 @@ def _token(t: Type, written: bool) -> str | None:
         return None
     element = t.element
     scalar, count = (element.leaves[0][0], len(element.leaves)) if isinstance(element, Composite) else (element, 1)
-    return f"a:{_code(scalar)}:{t.ndim}:{count}:C{'w' if written else 'r'}"
+    return f"a:{_code(scalar)}:{t.ndim}:{count}:C{'w' if written else 'r'}{'o' if own else ''}"
 
 
 def _code(t: Scalar) -> str:

@@ -15,7 +15,7 @@ from geomkit.lang.compile_cpu import entry_of, has_compiler
 from geomkit.lang.emit import Text, emit
 from geomkit.lang.interpret import interpret
 from geomkit.lang.ir import Program, walk
-from geomkit.lang.passes.access import called, read, written
+from geomkit.lang.passes.access import called, own, read, written
 from geomkit.lang.passes.lower import cleaned, lowered
 
 __all__ = ["Specialization"]
@@ -83,6 +83,7 @@ class Specialization:
     Attributes:
         program: as the front end made it, simplified.
         written, read: the arrays that it writes into, and that it reads.
+        own: those of which each thread touches only the element of its own index.
         packing: how its arguments are passed.
     """
 
@@ -92,7 +93,7 @@ class Specialization:
         self.types = {p.name: p.type for p in program.parameters}
         self.rank = program.rank
         self.packing = Packing(self.name, self.types, functions=called(self.program))
-        self.written, self.read = written(self.program), read(self.program)
+        self.written, self.read, self.own = written(self.program), read(self.program), own(self.program)
         self._programs: dict[bool, Program] = {}
         self._texts: dict[bool, Text] = {}
         self._entries: dict[bool, Any] = {}

@@ -302,7 +302,12 @@ class Statements(Calls):
         """Assign to a part of a local vector, matrix or structure: the name then stands for a new one."""
         whole = self.expression(_loaded(target.value))
         if not isinstance(whole, Compound):
-            instead = ": a tuple does not change" if type(whole) is tuple else ""
+            instead = ""
+            if type(whole) is tuple:
+                instead = ": a list or a tuple does not change: use a gk.vec3, or an array that is a parameter"
+            elif isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
+                name = target.value.id
+                instead = f": if '{name}' is an array, write {name}: gk.array(gk.f32) in the first line"
             self.fail(target, f"{named(whole)} has no part that can be assigned{instead}")
         values = list(whole.values)
         dynamic = self._dynamic_index(target, whole)

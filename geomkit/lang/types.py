@@ -292,4 +292,7 @@ def type_of(annotation: Any) -> Type:
         return boolean
     if isinstance(annotation, np.dtype) or (isinstance(annotation, type) and issubclass(annotation, np.generic)):
         return scalar_of(annotation)
+    if annotation in (list, tuple, np.ndarray) or annotation is array:
+        shown = getattr(annotation, "__name__", annotation)
+        raise TypeError(f"{shown} does not say of what: write gk.array(gk.f32), gk.array(gk.vec3), ...")
     raise TypeError(f"{annotation!r} is no type of kernels: use gk.f32, gk.i32, gk.vec3, gk.array(gk.f32), gk.Mesh ...")

@@ -79,7 +79,8 @@ class Launcher:
         signature: one token a parameter, separated by blanks: `f4` and the like for scalars (f2 f4 f8, i1 to i8, u1 to
             u8, b1 for a bool); `p` for an address; `bN:A` for N bytes aligned to A; `a:TYPE:NDIM:ELEM:Fx` for an array
             of TYPE (a scalar's, or bN), with ELEM scalars an element, F = C if it must be C-contiguous, else S, x = r
-            or w as it is read or written.
+            or w as it is read or written, and then o if each thread touches only the element of its own index: two of
+            these may be one array. Otherwise an array that is written shares no memory with another one.
         grain: threads that are run at a time; no more than that run in the calling thread alone.
         debug: whether the kernel gets a record to write a fault to.
 

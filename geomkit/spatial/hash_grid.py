@@ -61,6 +61,8 @@ class HashGrid:
     Attributes:
         points: (N, 3) float32, or float64 if they were given so; in the library of the caller.
         radius: as given.
+        order: (N,) int32. The points from cell to cell: threads of a kernel that take them in this order, i =
+            order[gk.tid()], find their neighbours in fast memory.
 
     Gradients:
         None: which points are neighbours is discrete. Follow the distances between them instead.
@@ -113,6 +115,10 @@ class HashGrid:
     @property
     def points(self) -> Any:
         return self._library.wrap(self._points)
+
+    @property
+    def order(self) -> Any:
+        return self._library.wrap(self._order)
 
     def struct(self) -> HashGridStruct:
         """What a kernel takes by value."""

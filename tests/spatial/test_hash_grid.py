@@ -111,6 +111,14 @@ def test_the_grid_is_a_snapshot():
     assert len(grid.neighbors().indices) == 4
 
 
+def test_order():
+    points = np.random.default_rng(0).random((500, 3))
+    grid = gk.HashGrid(points, 0.2)
+    assert sorted(grid.order.tolist()) == list(range(500)) and grid.order.dtype == np.int32
+    steps = [np.linalg.norm(np.diff(p, axis=0), axis=1).mean() for p in (points[grid.order], points)]
+    assert steps[0] < 0.6 * steps[1]
+
+
 def test_torch():
     torch = pytest.importorskip("torch")
     points = torch.rand(100, 3)

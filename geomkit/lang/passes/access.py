@@ -5,7 +5,7 @@ from __future__ import annotations
 from geomkit.lang.ir import MEMORY, Access, Builder, Op, Program, Region, walk
 from geomkit.lang.types import Array
 
-__all__ = ["called", "exclusive", "exclusive_gradients", "plain_updates", "written"]
+__all__ = ["called", "exclusive", "exclusive_gradients", "own", "plain_updates", "read", "written"]
 
 
 def written(program: Program) -> set[str]:
@@ -29,33 +29,45 @@ def called(program: Program) -> dict[str, frozenset[str]]:
 
 def exclusive(program: Program) -> set[str]:
     """The arrays of which each thread touches only the element of its own index."""
-    found = set(program.arrays)
-    for op in walk(program.body):
-        if op.kind in MEMORY and not _at_own_index(op, program):
-            found.discard(op.attr.array)
-    return found
+    found = _axes(program, MEMORY)
+    return {name for name in program.arrays if found.get(name) != ()}
+
+
+def own(program: Program) -> set[str]:
+    """Those of them whose axes are those of the launch, in order: any two of one shape may be the same array."""
+    found = _axes(program, MEMORY)
+    return {name for name in program.arrays if name not in found or found[name] == tuple(range(program.rank))}
 
 
 def exclusive_gradients(program: Program) -> None:
     """Let an adjoint program add without atomics to the gradients that no other thread touches."""
-    shared = {
-        op.attr.array for op in walk(program.body) if op.kind.startswith("grad_") and not _at_own_index(op, program)
-    }
+    found = _axes(program, frozenset(kind for kind in MEMORY if kind.startswith("grad_")))
     for op in walk(program.body):
-        if op.kind == "grad_add" and op.attr.array not in shared:
+        if op.kind == "grad_add" and found[op.attr.array]:
             op.attr = Access(op.attr.array, op.attr.leaf, "exclusive")
 
 
-def _at_own_index(op: Op, program: Program) -> bool:
+def _axes(program: Program, kinds: frozenset[str]) -> dict[str, tuple[int, ...]]:
+    """For each array that is touched the axes of the launch that index it, the same everywhere; else none."""
+    found: dict[str, tuple[int, ...]] = {}
+    for op in walk(program.body):
+        if op.kind in kinds:
+            axes = _own_axes(op, program)
+            # (In [i, j] and in [j, i] one thread may meet another.)
+            found[op.attr.array] = axes if found.get(op.attr.array, axes) == axes else ()
+    return found
+
+
+def _own_axes(op: Op, program: Program) -> tuple[int, ...]:
     kind = program.arrays[op.attr.array].type
     assert isinstance(kind, Array)
-    axes = [v.op.attr for v in op.args[: kind.ndim] if v.op is not None and v.op.kind == "tid"]
-    return sorted(axes) == list(range(program.rank)) and len(axes) == kind.ndim
+    axes = tuple(v.op.attr for v in op.args[: kind.ndim] if v.op is not None and v.op.kind == "tid")
+    return axes if sorted(axes) == list(range(program.rank)) and len(axes) == kind.ndim else ()
 
 
 def plain_updates(program: Program) -> None:
     """Turn atomic additions that no other thread can disturb into a load, an addition and a store."""
-    own = exclusive(program)
+    alone = exclusive(program)
 
     def rewrite(region: Region) -> None:
         out = Region()
@@ -64,7 +76,7 @@ def plain_updates(program: Program) -> None:
             for inner in op.regions:
                 rewrite(inner)
             is_update = op.kind == "atomic" and op.attr.how in ("add", "sub") and not op.results
-            if is_update and op.attr.array in own:
+            if is_update and op.attr.array in alone:
                 b.where = op.where
                 *index, value = op.args
                 place = Access(op.attr.array, op.attr.leaf)
