@@ -15,7 +15,7 @@ struct alignas(64) Nearest {
 
 // The closest hit of each ray of a block; the lowest face of a tie. What is nearer beyond doubt is not computed until the end.
 struct FindClosest {
-    static constexpr bool ONCE = false, TOGETHER = true;
+    static constexpr bool ONCE = false, TOGETHER = true, ANY_ORDER = false;
     const Bvh& bvh;
     const Mesh& mesh;
     const Rays& rays;

@@ -29,8 +29,35 @@ GK_FN void fetch(const Bvh& bvh, int child) {
     for (int line = 0; line < 4; ++line) prefetch(p + 64 * line);
 }
 
+// Takes ray i through the tree from a node or packet, in the order of the memory, until it looks nowhere any more: most rays to a
+// light meet nothing, and sorting their boxes takes longer than it saves the others.
+template <class Visitor> GK_FN void walk_unordered(const Bvh& bvh, int from, int i, Block& block, Visitor& visit) {
+    const RayOf ray = {block.of(i), block.lane(i)};
+    const int negative = ray.g.negative[ray.lane];
+    const real& last = ray.g.last[ray.lane];
+    int stack[GK_STACK], size = 0;
+    for (int current = from; last != NOWHERE; current = stack[--size]) {
+        if (current < 0) {
+            visit_packet(bvh, ~current, i, ray, visit);
+        } else {
+            const Node& node = bvh.nodes[current];
+            alignas(64) real near[WIDTH];
+            uint hits = 0;
+            GK_UNROLL
+            for (int k = 0; k < WIDTH; k += LANES) hits |= entered(planes_at(node, negative, k), ray, near + k) << k;
+            for (; hits; hits &= hits - 1) {
+                fetch(bvh, stack[size] = node.child[lowest_bit(hits)]);
+                ++size;
+            }
+        }
+        if (!size) return;
+    }
+}
+
 // Takes ray i through the tree from a node or packet, nearest child first.
 template <class Visitor> GK_FN void walk(const Bvh& bvh, int from, int i, Block& block, Visitor& visit) {
+    if constexpr (Visitor::ANY_ORDER && LANES > 1) return walk_unordered(bvh, from, i, block, visit);
+
     const RayOf ray = {block.of(i), block.lane(i)};
     const int negative = ray.g.negative[ray.lane];
     const real& last = ray.g.last[ray.lane];

@@ -31,6 +31,9 @@ area_adj = Kernel(SOURCE, "area_adj", f"{FACES}, double adj_area, double* adj_co
 face_normals_fwd = Kernel(SOURCE, "face_normals_fwd", f"{FACES}, real* normals")
 face_normals_adj = Kernel(SOURCE, "face_normals_adj", f"{FACES}, const real* adj_normals, double* adj_corners")
 corner_normals_fwd = Kernel(SOURCE, "corner_normals_fwd", f"{FACES}, double* corner_normals")
+some_corner_normals = Kernel(
+    SOURCE, "some_corner_normals", f"{FACES}, const real* adj_normals, double* corner_normals"
+)
 corner_normals_adj = Kernel(SOURCE, "corner_normals_adj", f"{FACES}, const double* adj_sums, double* adj_corners")
 vertex_normals_fwd = Kernel(SOURCE, "vertex_normals_fwd", f"{CORNERS}, const double* corner_normals, real* normals")
 vertex_normals_adj = Kernel(
@@ -298,7 +301,8 @@ def vertex_normals_adjoint(mesh: Mesh, *, adj_normals: Any) -> MeshGradients:
 
 def normals_to_corners(mesh: Mesh, adj_normals: Any) -> Any:
     """(F, 3, 3) float64 gradients of the corners of faces, for the cotangent (V, 3) of the vertices' normals."""
-    corner_normals = _corner_normals(mesh)
+    corner_normals = _corner_rows(mesh)
+    some_corner_normals(mesh.n_faces, *_arrays(mesh), adj_normals, corner_normals)
     adj_sums = empty(mesh.device, (mesh.n_vertices, 3), np.float64)
     vertex_normals_adj(mesh.n_vertices, *vertex_corners(mesh), corner_normals, adj_normals, adj_sums)
     adj_corners = corner_normals  # read for the last time: its memory serves again

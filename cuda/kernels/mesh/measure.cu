@@ -56,9 +56,31 @@ GK_KERNEL corner_normals_fwd(int n, const real* vertices, const int* faces, doub
     }
 }
 
+template <class T> GK_FN bool is_zero(const T* rows, int i) {
+    rows += 3 * (uint64)i;
+    return rows[0] == 0 && rows[1] == 0 && rows[2] == 0;
+}
+template <class T> GK_FN bool is_zero_at(const T* rows, const int* faces, int f) {
+    faces += 3 * (uint64)f;
+    return is_zero(rows, faces[0]) && is_zero(rows, faces[1]) && is_zero(rows, faces[2]);
+}
+
+// The same of the faces at vertices whose normals have a cotangent; the rows of others are left as they are.
+GK_KERNEL some_corner_normals(int n, const real* vertices, const int* faces, const real* adj_normals, double* corner_normals) {
+    GK_EACH(f, n) {
+        if (is_zero_at(adj_normals, faces, f)) continue;
+        Face t = face_at(vertices, faces, f);
+        for (int k = 0; k < 3; ++k) put_row(corner_normals, 3 * f + k, angle_of(t, k) * t.normal);
+    }
+}
+
 // adj_sums is the cotangent of the sum of corner normals at each vertex.
 GK_KERNEL corner_normals_adj(int n, const real* vertices, const int* faces, const double* adj_sums, double* adj_corners) {
     GK_EACH(f, n) {
+        if (is_zero_at(adj_sums, faces, f)) {
+            for (int k = 0; k < 3; ++k) put_row(adj_corners, 3 * f + k, {0, 0, 0});
+            continue;
+        }
         Face t = face_at(vertices, faces, f);
         double adj_angle[3];
         Vec3d adj_normal = {0, 0, 0}, adj[3];
@@ -105,6 +127,10 @@ GK_KERNEL vertex_normals_fwd(int n, const int* offset, const int* corners, const
 GK_KERNEL vertex_normals_adj(int n, const int* offset, const int* corners, const double* corner_normals,
                              const real* adj_normals, double* adj_sums) {
     GK_EACH(v, n) {
+        if (is_zero(adj_normals, v)) {
+            put_row(adj_sums, v, {0, 0, 0});
+            continue;
+        }
         Vec3d sum = normal_sum(offset, corners, corner_normals, v);
         put_row(adj_sums, v, adj_normalized(sum, to_double(row(adj_normals, v))));
     }

@@ -124,7 +124,7 @@ struct Unshadowed {
 
 // Whether anything but its own face is in the way of each ray: the face itself is flat, and the ray leaves it.
 struct FindShadow {
-    static constexpr bool ONCE = false, TOGETHER = true;
+    static constexpr bool ONCE = false, TOGETHER = true, ANY_ORDER = true;
     const Bvh& bvh;
     const Mesh& mesh;
     const Rays& rays;

@@ -44,7 +44,7 @@ GK_KERNEL cast_rays_adj(int n, Mesh mesh, double unit, const real* directions, c
 
 // Whether each ray of a block hits anything.
 struct FindAny {
-    static constexpr bool ONCE = false, TOGETHER = false;
+    static constexpr bool ONCE = false, TOGETHER = false, ANY_ORDER = true;
     const Bvh& bvh;
     const Mesh& mesh;
     const Rays& rays;
@@ -73,7 +73,7 @@ GK_KERNEL occluded_fwd(int n, int block, int count, Bvh bvh, Mesh mesh, Rays ray
 
 // How many triangles each ray of a block hits.
 struct CountHits {
-    static constexpr bool ONCE = true, TOGETHER = false;
+    static constexpr bool ONCE = true, TOGETHER = false, ANY_ORDER = false;
     const Bvh& bvh;
     const Mesh& mesh;
     const Rays& rays;
@@ -99,7 +99,7 @@ GK_KERNEL count_hits_fwd(int n, int block, int count, Bvh bvh, Mesh mesh, Rays r
 
 // Writes the hits of each ray of a block from offset[i] on, LANES at a time, in the order in which they are found.
 struct ListHits {
-    static constexpr bool ONCE = true, TOGETHER = false;
+    static constexpr bool ONCE = true, TOGETHER = false, ANY_ORDER = false;
     const Bvh& bvh;
     const Mesh& mesh;
     const Rays& rays;
