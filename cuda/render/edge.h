@@ -112,7 +112,7 @@ struct Eye {
 };
 
 struct FindHider {
-    static constexpr bool ONCE = false, TOGETHER = false;
+    static constexpr bool ONCE = false, TOGETHER = false, ANY_ORDER = false;
     const Bvh& bvh;
     const Mesh& mesh;
     const Rays& rays;
