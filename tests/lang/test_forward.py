@@ -79,8 +79,8 @@ REFUSED = {
     "another index between": "    y[i] = x[i]\n    y[at[i]] = 2.0\n    z[i] = y[i] * y[i]\n",
     "another thread's": "    y[i] = x[i]\n    z[i] = y[i + 1] * y[i + 1]\n",
     "stored in one branch": "    if at[i] > 0:\n        y[i] = x[i]\n    z[i] = y[i] * y[i]\n",
-    "stored later in the loop": "    s = 0.0\n    for k in range(3):\n        s += y[i] * y[i]\n        y[i] = s + x[i]\n"
-    "    z[i] = s\n",
+    "stored later in the loop": "    s = 0.0\n    for k in range(3):\n        s += y[i] * y[i]\n"
+    "        y[i] = s + x[i]\n    z[i] = s\n",
     "an atomic between": "    y[i] = x[i]\n    gk.atomic_add(y, at[i], 1.0)\n    z[i] = y[i] * y[i]\n",
 }
 
