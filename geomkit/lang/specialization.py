@@ -22,7 +22,7 @@ from geomkit.lang.passes.lower import cleaned, lowered
 __all__ = ["Specialization"]
 
 GRAIN = 2048  # threads that one of the pool's takes at a time
-LIGHT_GRAIN = 8192  # of kernels that only stream: with 2048 saxpy took 1.35 times as long
+LIGHT_GRAIN = 8192  # of kernels that only stream: longer runs of memory
 LIGHT = 48  # operations of such a kernel at most
 
 
