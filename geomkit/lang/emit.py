@@ -208,10 +208,9 @@ class _Emitter:
         if op.kind in OPERATIONS:
             args = [self.name(a) for a in op.args]
             self._define(op, OPERATIONS[op.kind].c.format(*args, t=op.result.type.c))
-        elif handler is not None:
-            handler(op)
         else:
-            raise AssertionError(f"no text for {op.kind}")
+            assert handler is not None, f"no text for {op.kind}"
+            handler(op)
 
     def _define(self, op: Op, text: str) -> None:
         v = op.result
@@ -394,11 +393,12 @@ class _Emitter:
             self.names[v] = n
         return names
 
-    def _rolled(self) -> None:
-        """Keep a loop of an adjoint with checkpoints as it is: NVRTC does not end when it unrolls some for compute
-        capability 10 and above."""
+    def _loop(self, head: str) -> None:
+        """Begin a loop. For sm_100 and above NVRTC does not end when it unrolls some of an adjoint with checkpoints."""
         if "slots" in self.kinds:
             self.line("#pragma unroll 1")
+        self.line(head)
+        self.depth += 1
 
     def on_for(self, op: Op) -> None:
         body = op.regions[0]
@@ -411,9 +411,7 @@ class _Emitter:
             test = f"{i} {'<' if sign > 0 else '>'} {upper}"
         if op.attr == "stop":
             test = f"{test} && !{names[-1]}"
-        self._rolled()
-        self.line(f"for ({index.type.c} {i} = {lower}; {test}; {i} += {step}) {{")
-        self.depth += 1
+        self._loop(f"for ({index.type.c} {i} = {lower}; {test}; {i} += {step}) {{")
         self.region(body)
         self._assign(names, body.yields)
         self.depth -= 1
@@ -424,9 +422,7 @@ class _Emitter:
         test, body = op.regions
         for v, n in zip(test.params, names, strict=True):
             self.names[v] = n
-        self._rolled()
-        self.line("for (;;) {")
-        self.depth += 1
+        self._loop("for (;;) {")
         self.region(test)
         self.line(f"if (!{self.name(test.yields[0])}) break;")
         self.region(body)

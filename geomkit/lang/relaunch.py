@@ -9,7 +9,7 @@ import numpy as np
 
 from geomkit.lang.compile_cpu import has_compiler, library_of
 from geomkit.lang.handles import Handle
-from geomkit.lang.specialization import GRAIN, Specialization
+from geomkit.lang.specialization import Specialization
 from geomkit.lang.struct import Struct
 from geomkit.lang.types import Array, Composite, Scalar, Type, boolean
 from geomkit.runtime import launcher
@@ -41,7 +41,7 @@ def relaunch(
     if deterministic and not found.is_ordered(found.forward()):
         return None
     (address,) = library_of(found.text())
-    launch = launcher.Launcher(address, " ".join(map(str, tokens)), grain=GRAIN).launch
+    launch = launcher.Launcher(address, " ".join(map(str, tokens)), grain=found.grain).launch
     handles = [k for k, t in enumerate(found.types.values()) if isinstance(t, Handle)]
     if not handles:
         return launch

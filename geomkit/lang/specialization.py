@@ -15,12 +15,15 @@ from geomkit.lang.compile_cpu import entry_of, has_compiler
 from geomkit.lang.emit import Text, emit
 from geomkit.lang.interpret import interpret
 from geomkit.lang.ir import Program, walk
+from geomkit.lang.operations import OPERATIONS
 from geomkit.lang.passes.access import called, own, read, written
 from geomkit.lang.passes.lower import cleaned, lowered
 
 __all__ = ["Specialization"]
 
 GRAIN = 2048  # threads that one of the pool's takes at a time
+LIGHT_GRAIN = 8192  # of kernels that only stream: longer runs of memory
+LIGHT = 48  # operations of such a kernel at most
 
 
 class Backward:
@@ -128,6 +131,14 @@ class Specialization:
             self._adjoints[key] = Backward(self, adjoint_of(self.program, wrt, slots=slots))
         return self._adjoints[key]
 
+    @cached_property
+    def grain(self) -> int:
+        """Threads that one of the pool's takes at a time."""
+        ops = list(walk(self.forward().body))
+        headers = [OPERATIONS[op.kind].header for op in ops if op.kind in OPERATIONS]
+        heavy = any(headers) or any(op.regions or op.kind == "native" for op in ops)
+        return GRAIN if heavy or len(ops) > LIGHT else LIGHT_GRAIN
+
     def is_ordered(self, program: Program) -> bool:
         """Whether no two threads add to one number, so that the order in which they run is not seen."""
         kinds = {(op.kind, getattr(op.attr, "how", "")) for op in walk(program.body)}
@@ -142,7 +153,7 @@ class Specialization:
         if not has_compiler():
             interpret(self.forward(), dims, values)
             return
-        grain = total if deterministic and not self.is_ordered(self.forward()) else GRAIN
+        grain = total if deterministic and not self.is_ordered(self.forward()) else self.grain
         self.entry()(self.packing.block(dims, grain, values), total, grain)
 
     def run_checked(self, dims: tuple[int, int, int], values: list[Any]) -> None:

@@ -102,3 +102,14 @@ def test_debugging_checks_again():
             scale(9, 2.0, x, y)
     finally:
         scale.debug(False)
+
+
+def test_streams_are_cut_into_longer_pieces(module):
+    made = module(
+        "@gk.kernel\ndef light(x: gk.array(gk.f32), y: gk.array(gk.f32)):\n    i = gk.tid()\n    y[i] = 2.0 * x[i]\n\n"
+        "@gk.kernel\ndef sine(x: gk.array(gk.f32), y: gk.array(gk.f32)):\n    i = gk.tid()\n    y[i] = gk.sin(x[i])\n\n"
+        "@gk.kernel\ndef loop(x: gk.array(gk.f32), n: gk.i32, y: gk.array(gk.f32)):\n    i = gk.tid()\n"
+        "    for _ in range(n):\n        y[i] += x[i]\n"
+    )
+    grains = [k.specialization({}, frozenset()).grain for k in (made.light, made.sine, made.loop)]
+    assert grains[0] > grains[1] == grains[2]
