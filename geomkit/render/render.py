@@ -15,7 +15,7 @@ from geomkit.render.camera import Camera
 from geomkit.render.film import Film
 from geomkit.render.first_hits import FirstHits, View
 from geomkit.render.pixel_rays import PixelWindow
-from geomkit.render.plain_channels import plain_channels
+from geomkit.render.plain_channels import is_plain, plain_adjoint, plain_channels
 from geomkit.render.radiance import Radiance
 from geomkit.render.rendering import CAMERA, CHANNELS, RenderGradients, Rendering
 from geomkit.render.scene import Scene
@@ -222,7 +222,7 @@ def render(
     else:
         out = xp.zeros((q.film.rows, q.film.columns, int(q.stops[-1])), q.dtype)
         for window in q.tiles():
-            q.film.add(xp, out, window, q.seen_through(window).value)
+            q.film.add(xp, out, window, q.seen_by(q.view.first_hits(window, again=False)))
     return Rendering(**{name: out[..., a:b] for name, a, b in zip(q.channels, q.stops, q.stops[1:], strict=False)})
 
 
@@ -294,8 +294,14 @@ def render_adjoint(
         adj = outlines.adjoint(aliased, adj, out)
     # Within an object the mask does not change.
     for window in q.tiles() if q.channels != ("mask",) else ():
+        adj_samples = q.film.to_samples(tables.xp, adj, window)
+        if is_plain(tables, q.channels):
+            first = q.view.first_hits(window, again=True)
+            for path, value in plain_adjoint(tables, q.channels, first, adj_samples, faces).items():
+                add(out, path, value)
+            continue
         seen = q.seen_through(window, again=True)
-        found, *adj_rays = seen.adjoint(q.film.to_samples(tables.xp, adj, window), faces)
+        found, *adj_rays = seen.adjoint(adj_samples, faces)
         for path, value in found.items():
             add(out, path, value)
         if tables.wanted is None or any(path.startswith("camera.") for path in tables.wanted):

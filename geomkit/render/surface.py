@@ -9,13 +9,16 @@ import numpy as np
 from geomkit.mesh.mesh import Mesh
 from geomkit.render.direct_light import MATERIAL, Surfaces
 from geomkit.render.tables import SceneTables, add
-from geomkit.runtime.device import empty, zeros
+from geomkit.runtime.device import empty, namespace, zeros
 from geomkit.runtime.kernel import Kernel
 from geomkit.spatial.cast_rays import Hits, cast_rays_adj
 from geomkit.spatial.rays import MeshStruct
 from geomkit.spatial.scatter import FaceOrder, FaceSums
 
-__all__ = ["add_materials", "emitted", "emitted_adj", "film", "film_adj", "hits_adj", "surfaces_at", "surfaces_adj"]
+__all__ = [
+    "add_materials", "emitted", "emitted_adj", "film", "film_adj", "hits_adj", "plain_hits_adj", "surfaces_at",
+    "surfaces_adj",
+]  # fmt: skip
 
 SOURCE = "render/surface.cu"
 _OBJECTS = "const int* object_of_face"
@@ -36,6 +39,14 @@ surface_adj = Kernel(
     "int given, const real* adj_t, const real* adj_flat, const real* adj_place, const real* adj_barycentric, "
     "const real* adj_positions, const real* adj_normals, const real* adj_towards, real* adj_origins, "
     "real* adj_directions, int* pieces, int* piece_face, double* piece_sums",
+    grain=1,
+)
+plain_channels_adj = Kernel(
+    SOURCE,
+    "plain_channels_adj",
+    "int block, int count, Mesh mesh, double unit, const int* face, const real* barycentric, const real* directions, "
+    "const real* t, int given, const real* adj_t, const real* adj_flat, const real* adj_place, "
+    "const real* adj_barycentric, int* pieces, int* piece_face, double* piece_sums",
     grain=1,
 )
 list_pieces = Kernel(
@@ -131,6 +142,34 @@ def surfaces_adj(
         width, s.at, s.face, s.barycentric, s.direction, t, given, *by_ray, adj.position, adj.normal, adj.direction,
         origins, directions, pieces, piece_face, piece_sums,
     )  # fmt: skip
+    _add_pieces(mesh, sums, block, pieces, piece_face, piece_sums)
+    return origins, directions
+
+
+def plain_hits_adj(
+    mesh: Mesh, hits: Hits, directions: Any, sums: dict[str, FaceSums], *, adj_t: Any = None, adj_flat: Any = None,
+    adj_place: Any = None, adj_barycentric: Any = None,
+) -> None:  # fmt: skip
+    """Add to the sums of faces, under "vertices", what cotangents of N rays' first hits give; None is zero."""
+    device, n = mesh.device, len(hits)
+    given, nothing, by_ray = 0, empty(device, 0, mesh.dtype), []
+    for bit, x in ((1, adj_t), (2, adj_flat), (4, adj_place), (8, adj_barycentric)):
+        given |= 0 if x is None else bit
+        by_ray.append(nothing if x is None else namespace(device).ascontiguousarray(x))
+    block = PIECES[device]
+    pieces, piece_face = empty(device, -(-n // block), np.int32), empty(device, n, np.int32)
+    piece_sums = empty(device, (n, 9), np.float64)
+    plain_channels_adj(
+        len(pieces), block, n, MeshStruct(mesh), mesh.bvh.scale, hits.face, hits.barycentric, directions, hits.t, given,
+        *by_ray, pieces, piece_face, piece_sums,
+    )  # fmt: skip
+    _add_pieces(mesh, sums, block, pieces, piece_face, piece_sums)
+
+
+def _add_pieces(
+    mesh: Mesh, sums: dict[str, FaceSums], block: int, pieces: Any, piece_face: Any, piece_sums: Any
+) -> None:
+    xp, device, n, width = namespace(mesh.device), mesh.device, len(pieces), piece_sums.shape[1]
     ends = xp.cumsum(pieces, dtype=np.int32)
     found = int(ends[-1]) if n else 0
     face, rows = empty(device, found, np.int32), empty(device, (found, width), np.float64)
@@ -140,7 +179,6 @@ def surfaces_adj(
         if name not in sums:
             sums[name] = FaceSums(mesh)
         sums[name].add(order, order.row_sums(rows, first))
-    return origins, directions
 
 
 def hits_adj(

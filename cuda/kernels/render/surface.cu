@@ -98,6 +98,26 @@ GK_KERNEL surface_adj(int n, int block, int count, Mesh mesh, double unit, const
     }
 }
 
+// The same of the first hits of a camera that nobody asks for, without surfaces: row i is of ray i, which may have hit nothing.
+GK_KERNEL plain_channels_adj(int n, int block, int count, Mesh mesh, double unit, const int* face, const real* barycentric,
+                             const real* directions, const real* t, int given, const real* adj_t, const real* adj_flat,
+                             const real* adj_place, const real* adj_barycentric, int* pieces, int* piece_face, double* piece_sums) {
+    GK_EACH(b, n) {
+        Pieces all;
+        all.start(9, piece_face + (uint64)b * block, piece_sums + 9 * (uint64)b * block);
+        for (int i = b * block; i < min((b + 1) * block, count); ++i) {
+            if (face[i] < 0) continue;
+            double* piece = all.of(face[i]);
+            const real *at = barycentric + 2 * (uint64)i, *adj_at = adj_barycentric + 2 * (uint64)i;
+            const Vec3 none = {0, 0, 0}, adj_normal = given & 2 ? row(adj_flat, i) : none, adj_position = given & 4 ? row(adj_place, i) : none;
+            HitGradient g = adj_hit(mesh, unit, face[i], row(directions, i), t[i], at[0], at[1], given & 1 ? adj_t[i] : 0,
+                                    given & 8 ? adj_at[0] : 0, given & 8 ? adj_at[1] : 0, adj_normal, adj_position);
+            for (int k = 0; k < 3; ++k) add_to(piece + 3 * k, g.corner[k]);
+        }
+        pieces[b] = all.found;
+    }
+}
+
 // The pieces of all items, one after the other: those of item b from offset[b] on.
 GK_KERNEL list_pieces(int n, int block, int width, const int* pieces, const int* offset, const int* piece_face, const double* piece_sums,
                       int* face, double* sums) {
