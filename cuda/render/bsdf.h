@@ -23,7 +23,7 @@ GK_FN void add_material(real* rows, int i, const Material& m) {
     a[0] += m.albedo.x, a[1] += m.albedo.y, a[2] += m.albedo.z, a[3] += m.metallic, a[4] += m.roughness;
 }
 
-GK_FN Vec3 product(Vec3 a, Vec3 b) { return {a.x * b.x, a.y * b.y, a.z * b.z}; }
+template <class T> GK_FN Vec<T> product(Vec<T> a, Vec<T> b) { return {a.x * b.x, a.y * b.y, a.z * b.z}; }
 GK_FN real sum(Vec3 a) { return a.x + a.y + a.z; }
 GK_FN Vec3 grey(real a) { return {a, a, a}; }
 GK_FN real fifth(real a) { return a * a * (a * a) * a; }

@@ -76,8 +76,6 @@ GK_FN DiffuseLit diffuse_lit(int kind, const Light& light, const DiffuseHits& hi
     return s;
 }
 
-GK_FN Vec3L product(Vec3L a, Vec3L b) { return {a.x * b.x, a.y * b.y, a.z * b.z}; }
-
 // Cotangents of PART hits, those of what arrives given: as `adj_scattered` and `adj_arriving`. Columns of hits that see nothing
 // of the light are not to be read.
 struct AdjDiffuseHits {

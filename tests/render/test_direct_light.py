@@ -214,3 +214,37 @@ def test_gradients(path, monkeypatch):
     got = np.sum(gradients(scene, camera, **options)[path] * step)
     wanted = difference(lambda e: total(scene.with_values({path: x + e * step}), camera, **options), 1e-5)
     assert got == pytest.approx(wanted, rel=1e-6) and abs(wanted) > 1e-4
+
+
+def test_lanes_and_scalars_agree():
+    """A spot that shines on all that is seen as a point light does: the one hit by hit, the other eight at a time."""
+    position, intensity = (0.4, -0.3, 3.0), (3.0, 4.0, 5.0)
+    camera = gk.Camera.look_at((0.3, 0.2, 4), (0, 0, 0), fov=40, width=13, height=11)
+    spot = gk.SpotLight(position, (0, 0, -1), intensity, inner=80, outer=89)
+    images, found = [], []
+    for light in (gk.PointLight(position, intensity), spot):
+        objects = {
+            "ball": gk.Object(ball(3), gk.Material(albedo=(0.2, 0.5, 0.8)), smooth=True),
+            "plane": gk.Object(quad(2, -1.2), gk.Material(albedo=(0.6, 0.3, 0.1), model="metallic", roughness=0.5)),
+        }
+        scene = gk.Scene(objects, {"light": light})
+        images.append(gk.render(scene, camera, samples=3).color)
+        found.append(gk.render.adjoint(scene, camera, samples=3, boundary="none", adj_color=images[0]))
+    np.testing.assert_allclose(images[1], images[0], rtol=1e-5, atol=1e-6)
+    for path in ("light.position", "light.intensity", "ball.material.albedo", "plane.material.albedo", "ball.vertices"):
+        scale = abs(found[0][path]).max()
+        assert scale > 0
+        np.testing.assert_allclose(found[1][path], found[0][path], atol=2e-5 * scale, rtol=1e-5, err_msg=path)
+
+
+@pytest.mark.parametrize("light", [gk.ConstantLight(), gk.PointLight((1.0, 2.0, 3.0))])
+def test_neighbours_change_nothing(light):
+    """A part of an image, of which other hits are side by side, has the bits of the whole."""
+    objects = {
+        "ball": gk.Object(ball(3), smooth=True),
+        "plane": gk.Object(quad(2, -1.2), gk.Material(model="metallic", roughness=0.5)),
+    }
+    camera = gk.Camera.look_at((0.3, 0.2, 4), (0, 0, 0), fov=40, width=17, height=15)
+    whole = gk.render(gk.Scene(objects, light), camera, samples=2).color
+    part = gk.render(gk.Scene(objects, light), camera, samples=2, rows=(3, 12), columns=(5, 16)).color
+    np.testing.assert_array_equal(part, whole[3:12, 5:16])

@@ -111,8 +111,7 @@ struct Unshadowed {
         const Vec3L power = splat(light_power(light)), black = {none, none, none};
         for (int k = 0; k < m; k += LANES) {
             DiffuseLit s = diffuse_lit(kind, light, hits, k);
-            Vec3L arrives = s.factor * power, reflected = (s.ni * real(1 / PI)) * s.albedo;
-            Vec3L seen = {reflected.x * arrives.x, reflected.y * arrives.y, reflected.z * arrives.z};
+            Vec3L seen = product((s.ni * real(1 / PI)) * s.albedo, s.factor * power);
             put(color, k, select(mask_of(s.lit), seen, black));
             Lanes side = dot(s.flat, s.to);
             put(origin, k, DiffuseHits::at(hits.p, k) + select(side > none, up, select(side < none, -up, none)) * s.flat);
