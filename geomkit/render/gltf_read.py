@@ -219,8 +219,8 @@ class _Materials:
         """How a texture goes on beyond its image; "repeat" if not the same way along both of its sides."""
         sampler = None if texture is None else self.file.items("textures")[texture["index"]].get("sampler")
         given = {} if sampler is None else self.file.items("samplers")[sampler]
-        along = {given.get("wrapS"), given.get("wrapT")}
-        return WRAPS.get(along.pop(), "repeat") if len(along) == 1 else "repeat"
+        u, v = (WRAPS.get(given.get(side, 0), "repeat") for side in ("wrapS", "wrapT"))
+        return u if u == v else "repeat"
 
     def _image(self, texture: dict[str, Any]) -> np.ndarray:
         source = self.file.items("textures")[texture["index"]].get("source")

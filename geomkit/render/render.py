@@ -51,8 +51,8 @@ class _Query:
             raise TypeError(message(op, "camera", "a Camera", type(camera).__name__))
         host.keep_freed_memory()
         scene = scene_of(scene)
-        listed = isinstance(channels, Iterable) and not isinstance(channels, str)
-        self.channels = tuple(channels) if listed else (channels,)
+        several: Any = channels if isinstance(channels, Iterable) and not isinstance(channels, str) else (channels,)
+        self.channels: tuple[Any, ...] = tuple(several)
         if not self.channels or set(self.channels) - set(CHANNELS) or len(set(self.channels)) < len(self.channels):
             raise ValueError(message(op, "channels", f"some of {', '.join(CHANNELS)}, once each", repr(channels)))
         if boundary not in BOUNDARIES:
