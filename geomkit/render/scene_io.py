@@ -242,10 +242,12 @@ def _obj_scene(path: Path, dtype: np.dtype, nonfinite: str) -> Scene:
         lambda: trimesh.load_scene(io.BytesIO(data), file_type="obj", process=False, resolver=resolver),
     )
     objects: dict[str, Object] = {}
-    for name, part in found.geometry.items():
+    # In the order of the file, on which the random numbers of an image depend.
+    place = {name: k for k, name in enumerate(names)}
+    parts = [(name, part, _material_of(part)) for name, part in found.geometry.items()]
+    for name, part, used in sorted(parts, key=lambda entry: place.get(str(entry[2]), len(place))):
         if not isinstance(part, trimesh.Trimesh):
             continue
-        used = getattr(getattr(part.visual, "material", None), "name", None)
         uv = getattr(part.visual, "uv", None)
         uv = None if uv is None or len(uv) != len(part.vertices) else np.asarray(uv[:, :2], dtype)
         material = materials.get(str(used), Material())
@@ -255,6 +257,11 @@ def _obj_scene(path: Path, dtype: np.dtype, nonfinite: str) -> Scene:
         wanted = str(used) if used in materials else path.stem if len(found.geometry) == 1 else name
         objects[free_name(wanted, objects, "object")] = Object(mesh, material, uv=uv)
     return Scene(objects)
+
+
+def _material_of(part: Any) -> str | None:
+    """The name of the material of a part of a file."""
+    return getattr(getattr(getattr(part, "visual", None), "material", None), "name", None)
 
 
 def _mtl(path: Path, dtype: np.dtype) -> dict[str, Material]:
