@@ -110,7 +110,8 @@ class Library:
     def _to_torch(self, array: Any) -> Any:
         import torch
 
-        if isinstance(array, np.ndarray) and self.device == "cpu":
+        if isinstance(array, (np.ndarray, np.generic)) and self.device == "cpu":
+            array = np.asarray(array)  # (What sums to a number is no array, and torch takes none.)
             return torch.from_numpy(_writeable(array))
         return torch.from_dlpack(array).to(self.like)
 

@@ -29,7 +29,8 @@ class NormalGradients(NamedTuple):
 
 def _depths(depth: Any, target: Any) -> tuple[ImagePair, Any, Any]:
     q = ImagePair("depth_loss", depth, target, names=("depth", "target"))
-    known = (q.a > 0) & (q.b > 0) & (q.b < np.inf)
+    # (A depth of NaN counts, so that a rendering that broke down does not pass for one that shows nothing.)
+    known = ~(q.a <= 0) & (q.b > 0) & (q.b < np.inf)
     return q, known, q.xp.where(known, q.a, 1) - q.xp.where(known, q.b, 1)
 
 
@@ -42,7 +43,7 @@ def depth_loss(depth: Any, target: Any) -> Any:
 
     Args:
         depth: (H, W, 1) or (H, W); 0 where nothing is.
-        target: the same shape; 0 or inf where nothing is.
+        target: the same shape; 0, inf or NaN where nothing is.
 
     Returns:
         () in the library of the images; 0 where they have no pixel in common.
@@ -92,7 +93,7 @@ class _Normals:
             raise ValueError(message(q.op, "normal", "(..., 3)", str(q.a.shape)))
         xp, (a, b) = q.xp, (x.astype(np.float64) for x in (q.a, q.b))
         length = [xp.sqrt((x * x).sum(axis=-1, keepdims=True)) for x in (a, b)]
-        self.known = (length[0] > 0) & (length[1] > 0)
+        self.known = (length[0] != 0) & (length[1] != 0)  # (NaN counts: what broke down is seen.)
         self.n_known = max(int(self.known.sum()), 1)
         self.lengths = [xp.where(self.known, x, 1) for x in length]
         self.units = [xp.where(self.known, x / n, 0) for x, n in zip((a, b), self.lengths, strict=True)]

@@ -21,6 +21,7 @@ IMAGES = ("images", "input", "")  # folders beside a COLMAP model that its image
 MODELS = ("", "sparse", "sparse/0", "text")
 NERF = ("transforms.json", "transforms_{split}.json")
 OPENCV = ("k1", "k2", "p1", "p2")
+LENSES = ("PINHOLE", "SIMPLE_PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV", "PERSPECTIVE")
 
 
 @dataclass(frozen=True)
@@ -47,14 +48,28 @@ class Dataset:
         return len(self.images)
 
     def shrunk(self, scale: int) -> Dataset:
-        """The data set with pixels that are means of scale x scale; what is left over at the right and below is cut."""
+        """The data set with pixels that are means of scale x scale; what is left over at the right and below is cut.
+
+        Colours count by their alpha: what is transparent has none to give.
+
+        Raises:
+            ValueError: scale is no integer from 1 to the length of the shortest side.
+        """
+        shortest = min((min(camera.width, camera.height) for camera in self.cameras), default=1)
+        if not (isinstance(scale, int) and 1 <= scale <= shortest):
+            raise ValueError(message("Dataset.shrunk", "scale", f"an integer from 1 to {shortest}", repr(scale)))
         if scale == 1:
             return self
         images, cameras = [], []
         for image, camera in zip(self.images, self.cameras, strict=True):
             h, w = camera.height // scale, camera.width // scale
-            whole = image[: h * scale, : w * scale].reshape(h, scale, w, scale, -1)
-            images.append(whole.mean(axis=(1, 3), dtype=np.float64).astype(np.float32))
+            whole = image[: h * scale, : w * scale].reshape(h, scale, w, scale, -1).astype(np.float64)
+            mean = whole.mean(axis=(1, 3))
+            if image.shape[2] == 4:
+                share = mean[:, :, 3:]
+                seen = (whole[..., :3] * whole[..., 3:]).mean(axis=(1, 3))
+                mean[:, :, :3] = np.where(share > 0, seen / np.where(share > 0, share, 1), mean[:, :, :3])
+            images.append(mean.astype(np.float32))
             K = np.diag([1 / scale, 1 / scale, 1.0]) @ np.asarray(camera.K)
             cameras.append(replace(camera, K=K, width=w, height=h))
         return replace(self, images=images, cameras=cameras)
@@ -64,8 +79,8 @@ def load_dataset(path: str | os.PathLike, *, split: str = "train", scale: int = 
     """Read a folder of images with cameras.
 
     Two formats are known. NeRF's: `transforms.json` or `transforms_train.json` and so on, with camera_angle_x or fl_x,
-    fl_y, cx, cy, k1, k2, p1, p2 and camera-to-world matrices in Blender's axes, and PNG or JPEG images. COLMAP's text
-    model: `cameras.txt` (SIMPLE_PINHOLE, PINHOLE, SIMPLE_RADIAL, RADIAL, OPENCV, FULL_OPENCV with k4 to k6 zero),
+    fl_y, cx, cy, k1, k2, k3, p1, p2 and camera-to-world matrices in Blender's axes, and PNG or JPEG images. COLMAP's
+    text model: `cameras.txt` (SIMPLE_PINHOLE, PINHOLE, SIMPLE_RADIAL, RADIAL, OPENCV, FULL_OPENCV with k4 to k6 zero),
     `images.txt` and, if there, `points3D.txt`, in the folder or its `sparse`, `sparse/0` or `text`; images in the
     folder or its `images` or `input`.
 
@@ -159,7 +174,12 @@ def _blender_camera(data: dict[str, Any], image: np.ndarray) -> Camera:
         fx = 0.5 * w / math.tan(0.5 * float(data["camera_angle_x"]))
         fy = 0.5 * h / math.tan(0.5 * float(data["camera_angle_y"])) if "camera_angle_y" in data else fx
         cx, cy = 0.5 * w, 0.5 * h
-    lens = [float(data.get(name, 0.0)) for name in OPENCV]
+    model, far = data.get("camera_model", "OPENCV"), [x for x in ("k4", "k5", "k6") if float(data.get(x, 0.0))]
+    if model not in LENSES or data.get("is_fisheye") or far:
+        got = ", ".join(far) if far else model if model not in LENSES else "is_fisheye"
+        raise ValueError(message("load_dataset", "camera_model", f"one of {', '.join(LENSES)}, k1 to k3", got))
+    lens = [float(data.get(name, 0.0)) for name in (*OPENCV, "k3")]
+    lens = lens if lens[4] else lens[:4]
     matrix = np.array(data["transform_matrix"], np.float64)
     if matrix.shape not in ((4, 4), (3, 4)):
         raise ValueError(message("load_dataset", "transform_matrix", "(4, 4) numbers", str(matrix.shape)))

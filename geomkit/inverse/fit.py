@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -172,9 +172,9 @@ def fit(
         A `Fit`: `.scene`, `.cameras`, `.losses`, `.mesh`.
 
     Raises:
-        ValueError: arguments that do not fit one another; a gradient or parameter that is not finite, with its name;
-            a checkpoint of another fit.
-        TypeError: as `gk.render`.
+        ValueError: arguments that do not fit one another; to optimise what the images do not depend on; a gradient or
+            parameter that is not finite, with its name; a checkpoint of another fit.
+        TypeError: as `gk.render`; images, cameras, stages or a callback that are none.
 
     Warns:
         ColorSpaceWarning: images of sRGB codes.
@@ -193,6 +193,9 @@ def fit(
     views = Views(images, cameras)
     scene = _scene(init)
     variables = Variables(hidden(scene) if "mask" in views.channels else scene, views.cameras, optimise, smoothness)
+    _check_reached(variables, views)
+    if callback is not None and not callable(callback):
+        raise TypeError(message("fit", "callback", "a function of a FitStep, or None", type(callback).__name__))
     plan = _stages(stages, iterations, remesh, views)
     total = sum(stage.iterations for stage in plan)
     options = _Options(loss, mask_weight, regularize, samples, depth, light_points)
@@ -286,6 +289,18 @@ def _evaluated(
     return total, variables.gradients(sums, of_cameras)
 
 
+def _check_reached(variables: Variables, views: Views) -> None:
+    """Refuse to optimise what no image depends on: it would stay as it is without a word."""
+    for path, group in variables.group.items():
+        if views.channels == ("mask",) and group in ("texture", "light"):
+            expected = "what silhouettes show, shapes and cameras, as images have one channel"
+            raise ValueError(message("fit", "optimise", expected, path))
+        name, _, part = path.partition(".material.")
+        if part in ("metallic", "roughness") and variables.scene.objects[name].material.model == "diffuse":
+            expected = f"the model 'metallic' for {name}, as a diffuse one has neither metallic nor roughness"
+            raise ValueError(message("fit", "optimise", expected, path))
+
+
 def _scene(init: Any) -> Scene:
     if isinstance(init, Scene):
         return init
@@ -307,6 +322,9 @@ def _stages(stages: Sequence[Stage] | None, iterations: int, remesh: bool, views
         plan = [Stage(coarse, scale), Stage(iterations - last - coarse)]
         plan.append(Stage(last, edge_length=0.5, rate=0.8))
         return [stage for stage in plan if stage.iterations]
+    if not isinstance(stages, Iterable) or not all(isinstance(stage, Stage) for stage in stages):
+        got = type(stages).__name__ if not isinstance(stages, Iterable) else repr(stages)
+        raise TypeError(message("fit", "stages", "a list of Stages", got))
     plan = list(stages)
     for k, stage in enumerate(plan):
         if not (stage.iterations >= 1 and stage.scale >= 1 and views.divides(stage.scale)):

@@ -317,7 +317,7 @@ def iou_loss(mask: Any, target: Any) -> Any:
     """
     q = ImagePair("iou_loss", mask, target, names=("mask", "target"))
     both, either = _overlap(q)
-    return q.value(1 - both / either if either > 0 else 0.0)
+    return q.value(0.0 if either <= 0 else 1 - both / either)
 
 
 @iou_loss.define_adjoint
@@ -337,7 +337,7 @@ def iou_loss_adjoint(mask: Any, target: Any, *, adj_loss: Any = 1.0) -> MaskGrad
     q = ImagePair("iou_loss", mask, target, names=("mask", "target"))
     adj = scalar(q.op, "adj_loss", adj_loss)
     both, either = _overlap(q)
-    if not either > 0:
+    if either <= 0:
         return MaskGradients(*q.both(0 * q.a, 0 * q.b))
     one, other = (-adj * (x * either - (1 - x) * both) / either**2 for x in (q.b, q.a))
     return MaskGradients(*q.both(one, other))
@@ -369,7 +369,7 @@ def psnr(image: Any, target: Any, *, data_range: float = 1.0) -> Any:
     """
     q = _decibels(image, target, data_range)
     mse = q.mean((q.a - q.b) ** 2)
-    return q.value(-10 * math.log10(mse / data_range**2) if mse > 0 else math.inf)
+    return q.value(math.inf if mse == 0 else -10 * math.log10(mse / data_range**2))
 
 
 @psnr.define_adjoint
@@ -390,7 +390,7 @@ def psnr_adjoint(image: Any, target: Any, *, data_range: float = 1.0, adj_decibe
     d = q.a - q.b
     mse = float(q.mean(d * d))
     adj = scalar(q.op, "adj_decibels", adj_decibels)
-    return q.gradients(d * (-20 / (math.log(10) * mse * d.size) * adj if mse > 0 else 0.0))
+    return q.gradients(d * (0.0 if mse == 0 else -20 / (math.log(10) * mse * d.size) * adj))
 
 
 def _decibels(image: Any, target: Any, data_range: float) -> ImagePair:

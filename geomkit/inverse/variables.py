@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import fields, replace
 from typing import Any
 
@@ -54,7 +55,7 @@ class Variables:
         self.group: dict[str, str] = {}
         self.values: dict[str, np.ndarray] = {}
         self._steps: dict[str, LargeSteps] = {}
-        for name in (chosen,) if isinstance(chosen, str) else chosen:
+        for name in chosen if isinstance(chosen, Iterable) and not isinstance(chosen, str) else (chosen,):
             self._choose(name)
         if not self.group:
             raise ValueError(message("fit", "optimise", f"some of {', '.join(GROUPS)}, or paths", repr(chosen)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -45,6 +45,10 @@ class Views:
 
     def __init__(self, images: Any, cameras: Any):
         op = "fit"
+        if not isinstance(cameras, Iterable) or isinstance(cameras, str):
+            raise TypeError(message(op, "cameras", "a list of Cameras, one for each image", type(cameras).__name__))
+        if not isinstance(images, Iterable) or isinstance(images, str):
+            raise TypeError(message(op, "images", "a list of images, one for each camera", type(images).__name__))
         self.cameras: list[Camera] = list(cameras.values() if isinstance(cameras, Mapping) else cameras)
         given = list(images.values() if isinstance(images, Mapping) else images)
         if len(given) != len(self.cameras) or not given:
@@ -96,7 +100,7 @@ def _linear(op: str, name: str, image: Any, camera: Camera) -> np.ndarray:
     top = np.iinfo(imported(image).dtype).max if codes and not isinstance(image, EncodedImage) else 1
     shape = ("H", "W") if np.ndim(image) == 2 else ("H", "W", "C")
     array = as_array(to_host(imported(image)), op=op, name=name, shape=shape, dtype=np.float32)
-    array = np.array(array.reshape(*array.shape[:2], -1)) / np.float32(top)
+    array = np.array(array if array.ndim == 3 else array[:, :, None]) / np.float32(top)
     if array.shape[:2] != (camera.height, camera.width) or array.shape[2] not in (1, 3, 4):
         expected = f"({camera.height}, {camera.width}, 1, 3 or 4) as its camera has it"
         raise ValueError(message(op, name, expected, describe(image)))

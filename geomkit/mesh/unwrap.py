@@ -97,6 +97,9 @@ def _charts(places: np.ndarray, faces: np.ndarray, texels: int, gap: int) -> tup
             break
         padding = needed + 1
     _, cut, uv = atlas.get_mesh(0)
+    if not (atlas.width and atlas.height):
+        # Faces without any area have no place in an atlas.
+        return cut, np.zeros(uv.shape)
     return cut, uv.astype(np.float64) * ([atlas.width / widest, atlas.height / widest])
 
 

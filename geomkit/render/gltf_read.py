@@ -13,6 +13,7 @@ from geomkit.render.camera import Camera
 from geomkit.render.gltf_file import GltfFile
 from geomkit.render.image_io import decoded
 from geomkit.render.scene import ConstantLight, DirectionalLight, Material, Object, PointLight, Scene, SpotLight
+from geomkit.render.texture import Texture
 
 __all__ = ["KNOWN", "cameras_of", "free_name", "scene_of"]
 
@@ -27,6 +28,7 @@ KNOWN = (
 TRIANGLES, STRIP, FAN = 4, 5, 6
 SAME_NORMAL = 0.01  # what normals at one place may differ by in a file and be one
 FLIP_V = np.array([[1.0, 0.0, 0.0], [0.0, -1.0, 1.0], [0.0, 0.0, 1.0]])
+WRAPS = {33071: "clamp", 33648: "mirror"}  # all else repeats
 OURS = "geomkit"  # in `extras`: what glTF has no word for
 
 
@@ -124,10 +126,15 @@ def _object(
         raise ValueError("a textured mesh has no texture coordinates")
     if "COLOR_0" in attributes and albedo.ndim == 1:
         albedo = file.accessor(attributes["COLOR_0"])[:, :3] * albedo
-    material = {part: x.astype(dtype) if np.ndim(x) > 1 else x for part, x in material.items()}
+    wraps = material["wraps"]
+    material = {part: x.astype(dtype) if np.ndim(x) > 1 else x for part, x in material.items() if part != "wraps"}
     mesh = Mesh(points.astype(dtype), np.ascontiguousarray(faces), nonfinite=nonfinite)
-    given = albedo.astype(dtype) if albedo.ndim > 1 else tuple(albedo.tolist())
-    return Object(mesh, Material(**{**material, "albedo": given}), uv=uv, smooth=_smoothness(file, attributes, mesh))
+    material["albedo"] = albedo.astype(dtype) if albedo.ndim > 1 else tuple(albedo.tolist())
+    for part, wrap in wraps.items():
+        image: Any = material[part]
+        if wrap != "repeat" and np.ndim(image) == (3 if part in ("albedo", "emission") else 2):
+            material[part] = Texture(image, wrap=wrap)
+    return Object(mesh, Material(**material), uv=uv, smooth=_smoothness(file, attributes, mesh))
 
 
 def _smoothness(file: GltfFile, attributes: dict[str, Any], mesh: Mesh) -> bool | str:
@@ -203,8 +210,17 @@ class _Materials:
             "roughness": roughness if np.ndim(roughness) else float(roughness),
             "emission": emission if emission.ndim > 1 else tuple(emission.tolist()),
             "two_sided": bool(given.get("doubleSided", False)),
+            "wraps": dict(zip(("albedo", "metallic", "emission"), map(self._wrap, textures), strict=True)),
         }
+        out["wraps"]["roughness"] = out["wraps"]["metallic"]
         return out, texcoord, to_uv
+
+    def _wrap(self, texture: dict[str, Any] | None) -> str:
+        """How a texture goes on beyond its image; "repeat" if not the same way along both of its sides."""
+        sampler = None if texture is None else self.file.items("textures")[texture["index"]].get("sampler")
+        given = {} if sampler is None else self.file.items("samplers")[sampler]
+        u, v = (WRAPS.get(given.get(side, 0), "repeat") for side in ("wrapS", "wrapT"))
+        return u if u == v else "repeat"
 
     def _image(self, texture: dict[str, Any]) -> np.ndarray:
         source = self.file.items("textures")[texture["index"]].get("source")

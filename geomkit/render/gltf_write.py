@@ -15,7 +15,7 @@ from geomkit.render.color import srgb_to_linear
 from geomkit.render.gltf_file import glb_of
 from geomkit.render.gltf_read import OURS
 from geomkit.render.image_io import encoded_png
-from geomkit.render.scene import ConstantLight, DirectionalLight, Object, Scene, SpotLight
+from geomkit.render.scene import ConstantLight, DirectionalLight, EnvironmentLight, Object, Scene, SpotLight
 from geomkit.render.shading_normals import ShadingNormals
 from geomkit.render.texture import Texture
 
@@ -38,6 +38,8 @@ def glb_of_scene(scene: Scene, cameras: Mapping[str, Camera]) -> bytes:
         out.add_object(name, thing)
     constant = []
     for name, light in scene.lights.items():
+        if isinstance(light, EnvironmentLight):
+            raise ValueError(message("save_scene", name, "a light other than surroundings, as glTF has none", "one"))
         if isinstance(light, ConstantLight):
             radiance = _three(light.radiance)
             constant.append({"name": name, "radiance": radiance, "visible": bool(light.visible)})
@@ -111,6 +113,7 @@ class _Writer:
         given = thing.material.albedo
         albedo = to_host(_plain(given.image if isinstance(given, Texture) else given))
         if albedo.ndim == 2:
+            _unit(f"{name}.material.albedo", [float(albedo.min()), float(albedo.max())])
             attributes["COLOR_0"] = self.accessor(albedo)
         material = self.material(name, thing, albedo)
         faces = self.accessor(to_host(mesh.faces_array).ravel())
@@ -122,6 +125,7 @@ class _Writer:
         diffuse = given.model == "diffuse"
         surface = self.metal(name, 0.0, 1.0) if diffuse else self.metal(name, given.metallic, given.roughness)
         if albedo.ndim == 3:
+            _unit(f"{name}.material.albedo", [float(albedo.min()), float(albedo.max())])
             surface["baseColorTexture"] = self.texture(name, albedo, given.albedo)
         elif albedo.ndim < 2:
             surface["baseColorFactor"] = [*_unit(f"{name}.material.albedo", _three(albedo)), 1.0]
@@ -224,7 +228,7 @@ def _three(x: Any) -> list[float]:
 
 
 def _unit(path: str, values: list[float]) -> list[float]:
-    if min(values) < 0 or max(values) > 1:
+    if not (min(values) >= 0 and max(values) <= 1):
         raise ValueError(message("save_scene", path, "numbers in [0, 1]", str(values)))
     return values
 

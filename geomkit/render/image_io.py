@@ -76,7 +76,8 @@ def save_image(path: str | os.PathLike, image: Any, *, bits: int = 8) -> None:
     Raises:
         ValueError: an extension of no known format, a number of channels that the format does not have, an image
             without pixels, NaN where the format has none, or other bits.
-        TypeError: an image that is not of numbers.
+        TypeError: an image that is not of numbers, or one of integers, of which nobody knows what is white; EXR and NPY
+            take these.
         OSError: the folder does not exist or cannot be written to.
 
     Example:
@@ -88,6 +89,11 @@ def save_image(path: str | os.PathLike, image: Any, *, bits: int = 8) -> None:
     """
     op, path = "save_image", Path(path)
     extension = _extension(path, op)
+    kind = str(getattr(image, "dtype", ""))
+    if "int" in kind and extension not in ("exr", "npy"):
+        # 1 is white: of the numbers from 0 to 255, all but one would be.
+        expected = "floats of linear light: x.astype(float) / 255, and srgb_to_linear of that if it is sRGB"
+        raise TypeError(message(op, "image", expected, kind))
     array = pixels_of(op, image)
     if array.shape[2] not in CHANNELS.get(extension, (array.shape[2],)):
         counts = ", ".join(map(str, CHANNELS[extension]))

@@ -78,10 +78,13 @@ def files_of_obj(scene: Scene, stem: str) -> dict[str, bytes]:
         ValueError, TypeError: an albedo or uv of the wrong shape.
     """
     files: dict[str, bytes] = {}
-    lines, materials = [f"mtllib {stem}.mtl\n"], []
+    lines, materials, labels = [f"mtllib {stem}.mtl\n"], [], set()
     ends = np.ones(3, np.int64)  # the next v, vt and vn
     for name, thing in scene.objects.items():
         part, label = _Part(name, thing), re.sub(r"[\s#\\/]+", "_", name)
+        while label in labels:  # (Two names may differ in such letters alone.)
+            label += "_"
+        labels.add(label)
         lines.append(f"o {label}\nusemtl {label}\n")
         materials.append(_mtl(label, part, f"{stem}_{label}.png"))
         if part.image is not None:

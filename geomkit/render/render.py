@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -51,7 +51,8 @@ class _Query:
             raise TypeError(message(op, "camera", "a Camera", type(camera).__name__))
         host.keep_freed_memory()
         scene = scene_of(scene)
-        self.channels = (channels,) if isinstance(channels, str) else tuple(channels)
+        several: Any = channels if isinstance(channels, Iterable) and not isinstance(channels, str) else (channels,)
+        self.channels: tuple[Any, ...] = tuple(several)
         if not self.channels or set(self.channels) - set(CHANNELS) or len(set(self.channels)) < len(self.channels):
             raise ValueError(message(op, "channels", f"some of {', '.join(CHANNELS)}, once each", repr(channels)))
         if boundary not in BOUNDARIES:
@@ -255,7 +256,8 @@ def render_adjoint(
             `render`.
         adj_color, adj_mask, adj_depth, adj_position, adj_normal, adj_albedo: (H, W, C) cotangents; None is zero. Of a
             list of cameras, (B, H, W, C) or a list.
-        wanted: paths such as "bunny.vertices" of the gradients that matter; None is all. Others may be left out.
+        wanted: paths such as "bunny.vertices" of the gradients that matter; None is all. Others may be left out. Of a
+            list of cameras, theirs have a number: "camera.0.K".
 
     Returns:
         A record `.scene`, gradients by path, and `.camera`, by field; record["ball.vertices"] and
@@ -314,7 +316,7 @@ def render_adjoint(
     for path in list(out):
         if path.startswith("camera."):
             cameras[path.removeprefix("camera.")] = out.pop(path)
-    return RenderGradients(_by_object(tables, out), cameras)
+    return RenderGradients(_shaped(tables, _by_object(tables, out)), cameras)
 
 
 def _outlines(q: _Query) -> tuple[Antialias, Any]:
@@ -335,7 +337,7 @@ def _summed(scene: Scene, cameras: Any, given: dict[str, Any]) -> RenderGradient
     others = ("scene", "camera", "wanted")
     options = {x: value for x, value in given.items() if x not in others and not x.startswith("adj_")}
     wanted = given["wanted"]
-    wanted = (wanted,) if isinstance(wanted, str) else wanted
+    wanted = None if wanted is None else _paths(scene, cameras, wanted)
     total: dict[str, Any] = {}
     fields = []
     for k, one in enumerate(cameras):
@@ -371,10 +373,11 @@ def _add_boundaries(q: _Query, adj: Any, out: dict[str, Any]) -> None:
             shadows.adjoint(color, out)
 
 
-def _paths(scene: Any, camera: Camera, given: Any) -> frozenset[str]:
+def _paths(scene: Any, camera: Any, given: Any) -> frozenset[str]:
     """The paths, checked."""
     paths = frozenset((given,) if isinstance(given, str) else given)
-    known = {*scene_of(scene).paths(), *(f"camera.{name}" for name in CAMERA)}
+    owners = [f"camera.{k}" for k in range(len(camera))] if is_batch(camera) else ["camera"]
+    known = {*scene_of(scene).paths(), *(f"{owner}.{name}" for owner in owners for name in CAMERA)}
     if paths - known:
         expected = f"some of {', '.join(sorted(known))}"
         raise ValueError(message("render.adjoint", "wanted", expected, repr(sorted(paths - known))))
@@ -416,6 +419,22 @@ def _by_object(tables: SceneTables, out: dict[str, Any]) -> dict[str, Any]:
         total = total + tables.shading.adjoint(normals)
     for name, first, last in zip(tables.names, tables.first_vertex, tables.first_vertex[1:], strict=False):
         out[f"{name}.vertices"] = total[first:last].astype(tables.dtype)
+    return out
+
+
+def _shaped(tables: SceneTables, out: dict[str, Any]) -> dict[str, Any]:
+    """Gradients of the shapes of what they are of, with zeros for what the image does not show.
+
+    What is out of sight now may come into it in the next step. A number that stands for three channels has the sum of
+    theirs. The emission of what is no light has none: it would not stay zero if it changed.
+    """
+    for path in out:
+        if np.shape(tables.scene[path]) == () and np.ndim(out[path]):
+            out[path] = tables.xp.asarray(out[path].sum())
+    dark = {f"{name}.material.emission" for name, emits in zip(tables.names, tables.emits, strict=True) if not emits}
+    for path in tables.scene.paths():
+        if path not in out and path not in dark and (tables.wanted is None or path in tables.wanted):
+            out[path] = tables.xp.zeros(np.shape(tables.scene[path]))
     return out
 
 

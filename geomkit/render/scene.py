@@ -185,6 +185,9 @@ class Scene:
                 if not (isinstance(thing, Mesh) or (hasattr(thing, "vertices") and hasattr(thing, "faces"))):
                     raise TypeError(message("Scene", f"objects[{name!r}]", "an Object or a mesh", type(thing).__name__))
                 thing = Object(thing)
+            if not isinstance(thing.material, Material):
+                got = type(thing.material).__name__
+                raise TypeError(message("Scene", f"objects[{name!r}].material", "a Material", got))
             self.objects[name] = thing if isinstance(thing.mesh, Mesh) else replace(thing, mesh=as_mesh(thing.mesh))
         for name, light in lights.items():
             self._check_name(name)

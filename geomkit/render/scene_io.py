@@ -24,6 +24,7 @@ from geomkit.render.gltf_write import glb_of_scene
 from geomkit.render.image_io import load_image
 from geomkit.render.mesh_files import files_of_obj, files_of_ply
 from geomkit.render.scene import Material, Object, Scene
+from geomkit.render.texture import Texture
 
 __all__ = ["FORMATS", "load_cameras", "load_scene", "save_scene"]
 
@@ -39,7 +40,8 @@ def load_scene(path: str | os.PathLike, *, dtype: DTypeLike = np.float32, nonfin
     are left out), emission, sides; lights of KHR_lights_punctual with their numbers as they are. Textures of metallic,
     roughness and emission that lie as the base colour's does are textures; others count by their mean. Normals of a
     file say that an object is smooth, or "split" where they differ at one place, no more: they are computed anew. Left
-    out are alpha, normal and occlusion maps, a texture's wrapping (it repeats), skins, morphs and animations.
+    out are alpha, normal and occlusion maps, skins, morphs and animations; a texture that goes on in one way along u
+    and another along v repeats.
 
     Of OBJ: an object for each material, with the Kd, map_Kd and Ke of its MTL file; Kd and Ke are linear. Of PLY, STL
     and OFF: one object, its albedo that of the vertices, or of PLY the texture it names. These have no lights.
@@ -116,9 +118,9 @@ def load_cameras(path: str | os.PathLike, *, width: int, height: int) -> dict[st
 def save_scene(path: str | os.PathLike, scene: Any, *, cameras: Mapping[str, Camera] | None = None) -> None:
     """Write a scene as a GLB, OBJ or PLY file. Each file appears whole or not at all.
 
-    Of GLB `load_scene` reads all of it again: vertices, uv and colours in float32; textures as PNG of 8 bits, sRGB. A
-    constant light and the diffuse model, of which glTF knows nothing, are noted for geomkit; others see a rough
-    dielectric.
+    Of GLB `load_scene` reads all of it again: vertices, uv and colours in float32; textures as PNG of 8 bits, sRGB,
+    bilinear. A constant light and the diffuse model, of which glTF knows nothing, are noted for geomkit; others see a
+    rough dielectric.
 
     OBJ and PLY hold objects alone, no lights, and keep the digits of float64. Beside NAME.obj come NAME.mtl (Kd and Ke
     linear, map_Kd, Pm and Pr of the metallic model) and a PNG for each texture; colours of vertices stand behind their
@@ -132,8 +134,8 @@ def save_scene(path: str | os.PathLike, scene: Any, *, cameras: Mapping[str, Cam
 
     Raises:
         ValueError: another extension; what the format has no place for: cameras in OBJ and PLY, several objects in PLY;
-            in glTF numbers out of its ranges, a spot's cone of more than 90 degrees, a camera with distortion or an
-            axis that is not in the middle.
+            in glTF numbers out of its ranges, an EnvironmentLight, a spot's cone of more than 90 degrees, a camera with
+            distortion or an axis that is not in the middle.
         OSError: the folder does not exist or cannot be written to.
 
     Example:
@@ -240,19 +242,26 @@ def _obj_scene(path: Path, dtype: np.dtype, nonfinite: str) -> Scene:
         lambda: trimesh.load_scene(io.BytesIO(data), file_type="obj", process=False, resolver=resolver),
     )
     objects: dict[str, Object] = {}
-    for name, part in found.geometry.items():
+    # In the order of the file, on which the random numbers of an image depend.
+    place = {name: k for k, name in enumerate(names)}
+    parts = [(name, part, _material_of(part)) for name, part in found.geometry.items()]
+    for name, part, used in sorted(parts, key=lambda entry: place.get(str(entry[2]), len(place))):
         if not isinstance(part, trimesh.Trimesh):
             continue
-        used = getattr(getattr(part.visual, "material", None), "name", None)
         uv = getattr(part.visual, "uv", None)
         uv = None if uv is None or len(uv) != len(part.vertices) else np.asarray(uv[:, :2], dtype)
         material = materials.get(str(used), Material())
-        if np.ndim(material.albedo) == 3 and uv is None:
+        if (isinstance(material.albedo, Texture) or np.ndim(material.albedo) == 3) and uv is None:
             raise ValueError(message("load_scene", "path", f"texture coordinates, as {used} has a texture", str(path)))
         mesh = Mesh(np.asarray(part.vertices, dtype), np.asarray(part.faces), nonfinite=nonfinite)
         wanted = str(used) if used in materials else path.stem if len(found.geometry) == 1 else name
         objects[free_name(wanted, objects, "object")] = Object(mesh, material, uv=uv)
     return Scene(objects)
+
+
+def _material_of(part: Any) -> str | None:
+    """The name of the material of a part of a file."""
+    return getattr(getattr(getattr(part, "visual", None), "material", None), "name", None)
 
 
 def _mtl(path: Path, dtype: np.dtype) -> dict[str, Material]:
@@ -271,7 +280,8 @@ def _mtl(path: Path, dtype: np.dtype) -> dict[str, Material]:
             name = rest.split()[-1] if rest.startswith("-") else rest
             image = _image_beside(path, name, dtype)
             if image is not None:
-                current["texture"] = image
+                clamped = rest.split()[:2] == ["-clamp", "on"]
+                current["texture"] = Texture(image, wrap="clamp") if clamped else image
     out = {}
     for name, given in found.items():
         if "texture" in given:

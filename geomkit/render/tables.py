@@ -101,6 +101,7 @@ class SceneTables:
         scene: the scene, its arrays plain.
 
     Attributes:
+        scene: what it was made of.
         mesh: all objects as one Mesh.
         background: (3,) what a ray sees that hits nothing.
         lights: LightEntry for each.
@@ -115,6 +116,7 @@ class SceneTables:
     def __init__(self, scene: Scene):
         if not scene.objects:
             raise MeshError(message("render", "scene", "at least one object", "none"))
+        self.scene = scene
         self.names = list(scene.objects)
         self.objects = list(scene.objects.values())
         meshes = [thing.mesh.plain for thing in self.objects]
@@ -175,6 +177,9 @@ class SceneTables:
         if uv is not None:
             shape = (thing.mesh.n_vertices, 2)
             uv = as_array(uv, op="render", name=f"{name}.uv", shape=shape, dtype=self.dtype, device=self.device)
+            # (As the least and the greatest of numbers of which one is NaN.)
+            if uv.size and not np.isfinite([float(uv.min()), float(uv.max())]).all():
+                raise ValueError(message("render", f"{name}.uv", "finite numbers", "nan or inf"))
         found = {}
         for what, channels in (("albedo", 3), ("metallic", 1), ("roughness", 1), ("emission", 3)):
             path, given = f"{name}.material.{what}", getattr(thing.material, what)

@@ -102,6 +102,8 @@ def isotropic_remesh(
     angle = None if feature_angle is None else _number("feature_angle", feature_angle)
     if angle is not None and not 0 < angle < 180:
         raise ValueError(message(OP, "feature_angle", "degrees between 0 and 180, or None", repr(feature_angle)))
+    if attributes is not None and not isinstance(attributes, Mapping):
+        raise TypeError(message(OP, "attributes", "arrays by name, or None", type(attributes).__name__))
     carried = {name: _attribute(name, value, solid) for name, value in (attributes or {}).items()}
     library = given.library
     if not solid.n_faces:

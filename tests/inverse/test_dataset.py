@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import geomkit as gk
+from geomkit.inverse.dataset import Dataset
 
 BALL = gk.shapes.icosphere(2)
 
@@ -101,6 +102,36 @@ def test_scale(tmp_path):
     point = [[0.1, 0.2, 0.3]]
     halved, full = (d.cameras[1].project(point).pixel for d in (half, whole))
     np.testing.assert_allclose(2 * halved, full, rtol=1e-6)
+
+
+def test_scale_counts_colours_by_their_alpha():
+    image = np.zeros((2, 4, 4), np.float32)
+    image[:, 0] = (0.8, 0.6, 0.4, 1.0)
+    camera = gk.Camera(np.eye(4), [[4, 0, 2], [0, 4, 1], [0, 0, 1]], width=4, height=2)
+    data = Dataset([image], [camera], ["a"])
+    half = data.shrunk(2).images[0]
+    np.testing.assert_allclose(half, [[(0.8, 0.6, 0.4, 0.5), (0, 0, 0, 0)]], rtol=1e-6)
+    # What `fit` compares is the mean of what the pixels show.
+    shown = (image[:2, :2, :3] * image[:2, :2, 3:]).mean(axis=(0, 1))
+    np.testing.assert_allclose(half[0, 0, :3] * half[0, 0, 3], shown, rtol=1e-6)
+    for scale in (0, 3, 1.5):
+        with pytest.raises(ValueError, match="Dataset.shrunk: scale: expected an integer from 1 to 2, got"):
+            data.shrunk(scale)
+
+
+@pytest.mark.parametrize(
+    "lens, got",
+    [({"camera_model": "OPENCV_FISHEYE"}, "OPENCV_FISHEYE"), ({"is_fisheye": True}, "is_fisheye"), ({"k4": 0.1}, "k4")],
+)
+def test_error_of_another_lens(tmp_path, lens, got):
+    write_nerf(tmp_path, views(1), k1=0.1, **lens)
+    with pytest.raises(ValueError, match=f"load_dataset: camera_model: expected one of PINHOLE, .* got {got}"):
+        gk.load_dataset(tmp_path)
+
+
+def test_a_lens_of_five_numbers(tmp_path):
+    write_nerf(tmp_path, views(1), camera_model="OPENCV", k1=0.1, k3=0.01)
+    assert gk.load_dataset(tmp_path).cameras[0].distortion.tolist() == [0.1, 0, 0, 0, 0.01]
 
 
 def test_error(tmp_path):

@@ -276,6 +276,9 @@ def test_codes_of_srgb_warn():
     "options, text",
     [
         ({"optimise": "form"}, "fit: optimise: expected one of shape, texture, light, camera, focal, or a path"),
+        ({"optimise": None}, "fit: optimise: expected one of shape, texture, light, camera, focal, or a path"),
+        ({"optimise": ["shape", "texture"]}, "fit: optimise: expected what silhouettes show, shapes and cameras, as"),
+        ({"optimise": "light"}, "fit: optimise: expected what silhouettes show, shapes and cameras, as images"),
         ({"loss": "l3"}, "fit: loss: expected one of l1, mse, huber, multiscale, got 'l3'"),
         ({"iterations": 0}, "fit: iterations: expected an integer of at least 1, got 0"),
         ({"stages": [gk.Stage(1, scale=5)]}, "fit: stages[0]: expected iterations of at least 1, and a scale that"),
@@ -304,6 +307,18 @@ def test_error_of_arguments_that_do_not_fit(tmp_path):
         gk.fit([images[0], images[1][:8]], cameras, BALL)
     with pytest.raises(TypeError, match=r"fit: cameras\[0\]: expected a Camera, got int"):
         gk.fit(images, [1, 2], BALL)
+    with pytest.raises(TypeError, match="fit: cameras: expected a list of Cameras, one for each image, got Camera"):
+        gk.fit(images[0], cameras[0], BALL)
+    with pytest.raises(TypeError, match="fit: images: expected a list of images, one for each camera, got NoneType"):
+        gk.fit(None, cameras, BALL)
+    with pytest.raises(ValueError, match=r"fit: images\[0\]: expected \(16, 16, 1, 3 or 4\) as its camera has it"):
+        gk.fit([np.zeros((0, 0, 1))] * 2, cameras, BALL)
+    with pytest.raises(TypeError, match="fit: stages: expected a list of Stages, got int"):
+        gk.fit(images, cameras, BALL, stages=3)
+    with pytest.raises(TypeError, match="fit: callback: expected a function of a FitStep, or None, got int"):
+        gk.fit(images, cameras, BALL, callback=3)
+    with pytest.raises(ValueError, match="fit: optimise: expected the model 'metallic' for object, as a diff"):
+        gk.fit([np.zeros((16, 16, 3))] * 2, cameras, BALL, optimise="object.material.roughness")
     with pytest.raises(TypeError, match="fit: init: expected a Scene, an Object or a mesh, got int"):
         gk.fit(images, cameras, 3)
     path = tmp_path / "run.npz"

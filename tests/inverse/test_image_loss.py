@@ -96,6 +96,16 @@ def test_edge_equal_and_empty():
     assert gk.iou_loss(zero, zero + 1) == 1
 
 
+@pytest.mark.parametrize("name", ["l1_loss", "psnr", "iou_loss", "depth_loss", "normal_loss"])
+def test_edge_nan_is_no_perfect_score(name):
+    image = np.full((4, 4, 3), 0.5)
+    broken = image.copy()
+    broken[1, 2] = np.nan
+    assert np.isnan(getattr(gk, name)(broken, image))
+    assert np.isnan(getattr(gk, name).adjoint(broken, image)[0]).any()
+    assert name != "depth_loss" or gk.depth_loss(image, broken) == 0
+
+
 @pytest.mark.parametrize(
     "call, text",
     [

@@ -87,6 +87,8 @@ def test_edge():
     assert empty.uv.shape == (0, 2) and empty.mesh.n_faces == 0
     one = gk.unwrap_uv(gk.Mesh([[0, 0, 0], [1, 0, 0], [0, 1, 0]], [[0, 1, 2]]), resolution=16)
     assert len(one.uv) == 3 and one.mesh.n_faces == 1
+    point = gk.unwrap_uv(gk.Mesh(np.zeros((3, 3)), [[0, 1, 2]]), resolution=16)
+    assert point.mesh.n_faces == 1 and not point.uv.any()
     many = gk.unwrap_uv(gk.shapes.icosphere(3), resolution=16, padding=1)
     assert many.uv.min() >= 0 and many.uv.max() <= 1
 

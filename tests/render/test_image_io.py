@@ -208,6 +208,16 @@ def test_refuses_to_write(tmp_path, name, image, options, text):
     assert str(caught.value).startswith(text) and not list(tmp_path.iterdir())
 
 
+def test_integers(tmp_path):
+    """Of 0 to 255 all but 0 would be white."""
+    codes = np.full((2, 2, 3), 128, np.uint8)
+    for name in ("a.png", "a.jpg", "a.hdr"):
+        with pytest.raises(TypeError, match=r"^save_image: image: expected floats of linear light.* got uint8"):
+            gk.save_image(tmp_path / name, codes)
+    gk.save_image(tmp_path / "a.npy", codes)
+    assert gk.load_image(tmp_path / "a.npy").max() == 128
+
+
 def test_refuses_to_read(tmp_path):
     with pytest.raises(FileNotFoundError):
         gk.load_image(tmp_path / "none.png")

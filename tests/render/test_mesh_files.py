@@ -121,10 +121,34 @@ def test_value_ply_with_a_texture(tmp_path):
 
 def test_value_wrapping_of_glb(tmp_path):
     thing = globe()
-    texture = gk.Texture(thing.material.albedo, wrap="clamp")
-    gk.save_scene(tmp_path / "a.glb", gk.Object(thing.mesh, gk.Material(texture), uv=thing.uv))
-    assert abs(picture(gk.load_scene(tmp_path / "a.glb")) - picture(gk.Scene(thing))).max() < 1 / 255
-    assert b'"wrapS":33071' in (tmp_path / "a.glb").read_bytes()
+    for wrap, code in (("clamp", b"33071"), ("mirror", b"33648")):
+        beyond = gk.Object(thing.mesh, gk.Material(gk.Texture(thing.material.albedo, wrap=wrap)), uv=2 * thing.uv)
+        gk.save_scene(tmp_path / "a.glb", beyond)
+        found = gk.load_scene(tmp_path / "a.glb")
+        assert abs(picture(found) - picture(gk.Scene(beyond))).max() < 1 / 255
+        assert b'"wrapS":' + code in (tmp_path / "a.glb").read_bytes()
+        assert found.objects["object"].material.albedo.wrap == wrap
+    gk.save_scene(tmp_path / "a.glb", thing)
+    assert isinstance(gk.load_scene(tmp_path / "a.glb").objects["object"].material.albedo, np.ndarray)
+
+
+def test_edge_wrapping_of_obj(tmp_path):
+    thing = globe()
+    beyond = gk.Object(thing.mesh, gk.Material(gk.Texture(thing.material.albedo, wrap="clamp")), uv=2 * thing.uv)
+    gk.save_scene(tmp_path / "a.obj", beyond)
+    found = gk.load_scene(tmp_path / "a.obj")
+    assert abs(picture(found) - picture(gk.Scene(beyond))).max() < 1 / 255
+
+
+def test_edge_names_that_an_obj_cannot_tell_apart(tmp_path):
+    thing = globe()
+    shades = {"a b": 0.9, "a/b": 0.5, "a_b": 0.1}
+    objects = {x: gk.Object(thing.mesh, gk.Material(np.full((2, 2, 3), y)), uv=thing.uv) for x, y in shades.items()}
+    gk.save_scene(tmp_path / "a.obj", gk.Scene(objects))
+    found = gk.load_scene(tmp_path / "a.obj")
+    assert list(found.objects) == ["a_b", "a_b_", "a_b__"] and len(list(tmp_path.glob("*.png"))) == 3
+    means = [float(np.mean(x.material.albedo)) for x in found.objects.values()]
+    np.testing.assert_allclose(means, list(shades.values()), atol=0.01)
 
 
 def test_the_validator_finds_no_fault(tmp_path):
@@ -154,6 +178,8 @@ def test_the_validator_finds_no_fault(tmp_path):
         ("a.obj", gk.Object(gk.shapes.box(), gk.Material(np.ones((2, 2, 3)))), {}, "object.uv: expected texture coord"),
         ("a.obj", gk.Object(gk.shapes.box(), gk.Material(np.ones((3, 3)))), {}, r"object.material.albedo: .*\(8, 3\)"),
         ("a.ply", gk.Object(gk.shapes.box(), gk.Material((np.nan, 0, 0))), {}, "albedo: expected finite numbers"),
+        ("a.glb", gk.Object(gk.shapes.box(), gk.Material(np.full((8, 3), 2.0))), {}, r"albedo: .*numbers in \[0, 1\]"),
+        ("a.glb", gk.Object(gk.shapes.box(), gk.Material(np.full((2, 2, 3), 2.0)), uv=np.zeros((8, 2))), {}, r"in \[0"),
         ("a.obj", gk.shapes.box(), {"cameras": {"x": None}}, "cameras: expected none in a .obj file, got 1"),
     ],
 )

@@ -173,6 +173,7 @@ def test_tiles_do_not_show(monkeypatch):
 
 BAD = [
     ({"channels": "colour"}, ValueError, "render: channels: expected some of color, mask"),
+    ({"channels": None}, ValueError, "render: channels: expected some of .*, got None"),
     ({"channels": ()}, ValueError, "render: channels: expected some of"),
     ({"channels": ("color", "color")}, ValueError, "once each"),
     ({"samples": 0}, ValueError, "render: samples: expected an integer of at least 1, got 0"),
@@ -362,6 +363,21 @@ def test_torch():
         np.testing.assert_allclose(x.grad, g, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("path", ["ball.material.albedo", "light.intensity"])
+def test_numbers_that_stand_for_three_channels(path):
+    torch = pytest.importorskip("torch")
+    scene = scene_of().with_values({path: 0.7})
+    three = scene.with_values({path: np.full(3, 0.7)})
+    adj = np.random.default_rng(0).random((12, 12, 3))
+    of_one, of_three = (gk.render.adjoint(x, camera(), samples=1, adj_color=adj)[path] for x in (scene, three))
+    assert of_one.shape == () and of_three.shape == (3,)
+    np.testing.assert_allclose(of_one, of_three.sum(), rtol=1e-12)
+    number = torch.tensor(0.7, dtype=torch.float64, requires_grad=True)
+    image = gk.render(scene.with_values({path: number}), camera(), samples=1).color
+    (image * torch.tensor(adj)).sum().backward()
+    np.testing.assert_allclose(number.grad, of_one, rtol=1e-12)
+
+
 def test_jax():
     jax = pytest.importorskip("jax")
     with jax.enable_x64(True) if hasattr(jax, "enable_x64") else jax.experimental.enable_x64():
@@ -399,3 +415,26 @@ def test_float32_is_near_float64():
     assert b.dtype == np.float32
     assert abs(a.sum(axis=0) - b.sum(axis=0)).max() < 1e-2 * abs(a).sum()
     assert total(low, view) == pytest.approx(total(scene, view), rel=1e-4)
+
+
+@pytest.mark.parametrize("channel", ["color", "mask", "depth"])
+def test_what_is_out_of_view_has_gradients_of_zero(channel):
+    ball = gk.shapes.icosphere(1, dtype=np.float64)
+    far, uv = ball.with_vertices(ball.vertices + [50.0, 0.0, 0.0]), np.random.default_rng(0).random((42, 2))
+    shines = gk.Material(np.full((42, 3), 0.5), "metallic", metallic=np.full(42, 0.5), emission=np.ones((2, 2, 3)))
+    objects = {
+        "seen": gk.Object(ball),
+        "textured": gk.Object(far, gk.Material(np.full((3, 4, 3), 0.5)), uv=uv),
+        "shines": gk.Object(far.with_vertices(far.vertices + 9.0), shines, uv=uv),
+        "empty": gk.Mesh(np.zeros((4, 3)), np.zeros((0, 3), int)),
+    }
+    scene = gk.Scene(objects, {"lamp": gk.PointLight((0.0, 3.0, 3.0), 9.0)})
+    view = gk.Camera.look_at((0, 0, 4), (0, 0, 0), fov=40, width=8, height=6)
+    shape = (6, 8, 3 if channel == "color" else 1)
+    found = gk.render.adjoint(scene, view, channels=channel, samples=1, **{f"adj_{channel}": np.ones(shape)})
+    # What is no light and might become one has none.
+    assert set(scene.paths()) - set(found.scene) == {f"{x}.material.emission" for x in ("seen", "textured", "empty")}
+    for path, value in found.scene.items():
+        assert value.shape == np.shape(scene[path])
+        assert not path.startswith(("textured", "empty")) or not value.any()
+    assert found["seen.vertices"].any()

@@ -112,6 +112,11 @@ def test_materials_and_cones_that_are_refused():
         gk.render(gk.Scene({"a": gk.Object(ball(1), gk.Material(model="glass"))}), front(2))
     with pytest.raises(ValueError, match="render: a.uv: expected texture coordinates"):
         gk.render(gk.Scene({"a": gk.Object(ball(1), gk.Material(albedo=np.ones((2, 2, 3))))}), front(2))
+    with pytest.raises(ValueError, match="render: a.uv: expected finite numbers"):
+        uv = np.full((ball(1).n_vertices, 2), np.nan)
+        gk.render(gk.Scene({"a": gk.Object(ball(1), gk.Material(np.ones((2, 2, 3))), uv=uv)}), front(2))
+    with pytest.raises(TypeError, match="Scene: objects.'a'..material: expected a Material, got tuple"):
+        gk.Scene({"a": gk.Object(ball(1), (1.0, 0.0, 0.0))})
     for inner, outer in ((40, 30), (-1, 30), (0, 200)):
         light = gk.SpotLight((0, 0, 2), (0, 0, -1), inner=inner, outer=outer)
         with pytest.raises(ValueError, match="0 <= inner < outer <= 180"):

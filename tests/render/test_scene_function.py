@@ -109,3 +109,6 @@ def test_what_is_refused():
         gk.render(scene_of(), [cameras(SAME)[0], 3])
     with pytest.raises(ValueError, match="render.adjoint: adj_color: expected one for each of 3 cameras, got 2"):
         gk.render.adjoint(scene_of(), cameras(SAME), adj_color=np.zeros((2, 7, 9, 3)))
+    for wanted in ("camera.K", "camera.3.K", ["camera.0.focal"]):
+        with pytest.raises(ValueError, match="render.adjoint: wanted: expected some of .*camera.0.K.* got"):
+            gk.render.adjoint(scene_of(), cameras(SAME), adj_color=np.zeros((3, 7, 9, 3)), wanted=wanted)

@@ -236,6 +236,11 @@ def test_error(options, error, text):
         gk.isotropic_remesh(gk.shapes.icosphere(1), **options)
 
 
+def test_error_attributes_without_names():
+    with pytest.raises(TypeError, match="isotropic_remesh: attributes: expected arrays by name, or None, got ndarray"):
+        gk.isotropic_remesh(gk.shapes.icosphere(1), 0.5, attributes=np.zeros(42))
+
+
 def test_error_surfaces(shared_mesh):
     fan, strip = shared_mesh("fan3.obj"), shared_mesh("moebius.obj")
     with pytest.raises(MeshError, match="isotropic_remesh: mesh: expected a manifold .* with more than two faces"):
