@@ -6,6 +6,7 @@ import io
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,9 @@ def load_scene(path: str | os.PathLike, *, dtype: DTypeLike = np.float32, nonfin
     out are alpha, normal and occlusion maps, skins, morphs and animations; a texture that goes on in one way along u
     and another along v repeats.
 
-    Of OBJ: an object for each material, with the Kd, map_Kd and Ke of its MTL file; Kd and Ke are linear. Of PLY, STL
-    and OFF: one object, its albedo that of the vertices, or of PLY the texture it names. These have no lights.
+    Of OBJ: an object for each material, with the Kd, map_Kd and Ke of its MTL file, or the colours of all vertices, in
+    sRGB, for Kd; Kd and Ke are linear. Of PLY, STL and OFF: one object, its albedo that of the vertices, or of PLY the
+    texture it names. These have no lights.
 
     Args:
         path: a .glb, .gltf, .obj, .off, .ply or .stl file.
@@ -218,9 +220,17 @@ def _obj_scene(path: Path, dtype: np.dtype, nonfinite: str) -> Scene:
     plain = load_mesh(path, dtype=dtype, nonfinite=nonfinite)
     lines = [line.split(maxsplit=1) for line in path.read_text(errors="replace").splitlines()]
     words = {line[0] for line in lines if line}
+    rows = [line[1].split() for line in lines if len(line) == 2 and line[0] == "v"]
+    colored = [row for row in rows if len(row) == 6]
+    if colored and len(colored) < len(rows):
+        warn(f"load_scene: {path} has colours at some vertices only: they are left out", UserWarning)
     if not words & {"vt", "usemtl"} or not plain.n_faces:
         # Nothing cuts it: vertices and faces as they are in the file.
-        return Scene({free_name(path.stem, (), "object"): Object(plain)})
+        values = np.array(colored, np.float64).reshape(-1, 6)
+        values = values[np.isfinite(values[:, :3]).all(axis=1), 3:]
+        whole = len(colored) == len(rows) and len(values) == plain.n_vertices > 0
+        material = Material(srgb_to_linear(values).astype(dtype)) if whole else Material()
+        return Scene({free_name(path.stem, (), "object"): Object(plain, material)})
     materials: dict[str, Material] = {}
     for line in lines:
         if len(line) == 2 and line[0] == "mtllib":
@@ -249,10 +259,17 @@ def _obj_scene(path: Path, dtype: np.dtype, nonfinite: str) -> Scene:
         if not isinstance(part, trimesh.Trimesh):
             continue
         uv = getattr(part.visual, "uv", None)
-        uv = None if uv is None or len(uv) != len(part.vertices) else np.asarray(uv[:, :2], dtype)
+        kept = np.isfinite(part.vertices).all(axis=1)  # of Mesh, if others may be dropped
+        uv = None if uv is None or len(uv) != len(kept) else np.asarray(uv[kept, :2], dtype)
         material = materials.get(str(used), Material())
         if (isinstance(material.albedo, Texture) or np.ndim(material.albedo) == 3) and uv is None:
             raise ValueError(message("load_scene", "path", f"texture coordinates, as {used} has a texture", str(path)))
+        colors = part.vertex_attributes.get("color")
+        if colors is None and part.visual.kind == "vertex":
+            colors = np.asarray(part.visual.vertex_colors) / 255.0
+        if colors is not None and np.ndim(material.albedo) == 1 and not isinstance(material.albedo, Texture):
+            # (They stand behind the positions, in sRGB, and say more than Kd.)
+            material = replace(material, albedo=srgb_to_linear(np.asarray(colors)[kept, :3]).astype(dtype))
         mesh = Mesh(np.asarray(part.vertices, dtype), np.asarray(part.faces), nonfinite=nonfinite)
         wanted = str(used) if used in materials else path.stem if len(found.geometry) == 1 else name
         objects[free_name(wanted, objects, "object")] = Object(mesh, material, uv=uv)

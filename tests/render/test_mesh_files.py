@@ -68,7 +68,8 @@ def test_value_obj_of_several(tmp_path):
         gk.ConstantLight(),
     )
     scene.save(tmp_path / "a.obj")
-    found = gk.load_scene(tmp_path / "a.obj")
+    with pytest.warns(UserWarning, match="a.obj has colours at some vertices only: they are left out"):
+        found = gk.load_scene(tmp_path / "a.obj")
     assert sorted(found.objects) == sorted(scene.objects)
     np.testing.assert_allclose(found["lamp.material.albedo"], (0.2, 0.4, 0.6), rtol=1e-8)
     np.testing.assert_allclose(found["lamp.material.emission"], (1, 2, 3))
@@ -188,3 +189,24 @@ def test_error(tmp_path, name, scene, options, text):
     with pytest.raises(ValueError, match=f"^save_scene: .*{text}"):
         gk.save_scene(tmp_path / name, scene, **options)
     assert not list(tmp_path.iterdir())
+
+
+def test_value_colours_of_obj(tmp_path):
+    ball = colored()
+    moved = gk.Object(ball.mesh.with_vertices(ball.mesh.vertices + 3), ball.material)
+    for scene in (gk.Scene({"ball": ball}), gk.Scene({"ball": ball, "other": moved})):
+        scene.save(tmp_path / "a.obj")
+        for thing in gk.load_scene(tmp_path / "a.obj").objects.values():
+            found = np.asarray(thing.material.albedo)[thing.mesh.faces]
+            np.testing.assert_allclose(found, np.asarray(ball.material.albedo)[ball.mesh.faces], atol=1e-5)
+
+
+@pytest.mark.parametrize("cut", ["", "usemtl a\n"])
+def test_edge_colours_of_an_obj_whose_vertices_are_dropped(tmp_path, cut):
+    rows = "v 0 0 0 1 0 0\nv nan 0 0 0 0 1\nv 1 0 0 0 1 0\nv 0 1 0 0 0 0\n" + cut + "f 1 3 4\nf 1 2 3\n"
+    (tmp_path / "a.obj").write_text(rows)
+    found = gk.load_scene(tmp_path / "a.obj", nonfinite="drop")
+    thing = next(iter(found.objects.values()))
+    assert thing.mesh.n_faces == 1
+    by_corner = np.asarray(thing.material.albedo)[thing.mesh.faces[0]]
+    assert by_corner.tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 0]]
