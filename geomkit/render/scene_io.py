@@ -258,16 +258,17 @@ def _obj_scene(path: Path, dtype: np.dtype, nonfinite: str) -> Scene:
     for name, part, used in sorted(parts, key=lambda entry: place.get(str(entry[2]), len(place))):
         if not isinstance(part, trimesh.Trimesh):
             continue
-        uv = getattr(part.visual, "uv", None)
-        kept = np.isfinite(part.vertices).all(axis=1)  # of Mesh, if others may be dropped
+        visual: Any = part.visual
+        uv = getattr(visual, "uv", None)
+        kept: Any = np.isfinite(part.vertices).all(axis=1)  # of Mesh, if others may be dropped
         uv = None if uv is None or len(uv) != len(kept) else np.asarray(uv[kept, :2], dtype)
         material = materials.get(str(used), Material())
         if (isinstance(material.albedo, Texture) or np.ndim(material.albedo) == 3) and uv is None:
             raise ValueError(message("load_scene", "path", f"texture coordinates, as {used} has a texture", str(path)))
         colors = part.vertex_attributes.get("color")
-        if colors is None and part.visual.kind == "vertex":
-            colors = np.asarray(part.visual.vertex_colors) / 255.0
-        if colors is not None and np.ndim(material.albedo) == 1 and not isinstance(material.albedo, Texture):
+        if colors is None and visual.kind == "vertex":
+            colors = np.asarray(visual.vertex_colors) / 255.0
+        if colors is not None and not isinstance(material.albedo, Texture) and np.ndim(material.albedo) == 1:
             # (They stand behind the positions, in sRGB, and say more than Kd.)
             material = replace(material, albedo=srgb_to_linear(np.asarray(colors)[kept, :3]).astype(dtype))
         mesh = Mesh(np.asarray(part.vertices, dtype), np.asarray(part.faces), nonfinite=nonfinite)
