@@ -434,7 +434,7 @@ def _shaped(tables: SceneTables, out: dict[str, Any]) -> dict[str, Any]:
     dark = {f"{name}.material.emission" for name, emits in zip(tables.names, tables.emits, strict=True) if not emits}
     for path in tables.scene.paths():
         if path not in out and path not in dark and (tables.wanted is None or path in tables.wanted):
-            out[path] = tables.xp.zeros(np.shape(tables.scene[path]))
+            out[path] = tables.xp.zeros(np.shape(tables.scene[path]), tables.dtype)
     return out
 
 

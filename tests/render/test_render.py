@@ -438,3 +438,7 @@ def test_what_is_out_of_view_has_gradients_of_zero(channel):
         assert value.shape == np.shape(scene[path])
         assert not path.startswith(("textured", "empty")) or not value.any()
     assert found["seen.vertices"].any()
+    single = scene.with_values({path: np.float32(scene[path]) for path in scene.paths() if path.endswith("vertices")})
+    single = gk.Scene({k: v for k, v in single.objects.items() if k != "empty"}, single.lights)
+    found = gk.render.adjoint(single, view, channels=channel, samples=1, **{f"adj_{channel}": np.ones(shape)})
+    assert {x.dtype for path, x in found.scene.items() if path.endswith("vertices")} == {np.dtype(np.float32)}
