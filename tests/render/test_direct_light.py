@@ -174,7 +174,8 @@ def test_black_light_and_black_surface_have_derivatives():
         "plane": gk.Object(quad(4), gk.Material(albedo=(0.0, 0.5, 0.5))),
         "shade": gk.Object(quad(0.3, 0.5), gk.Material(albedo=(0.2, 0.3, 0.4))),
     }
-    lights = {"bulb": gk.PointLight((1.0, 0, 2), (1.0, 0.0, 0.0)), "lamp": gk.SpotLight((0, 1, 2.0), (0, 0, -1.0), 0.0)}
+    black = gk.SpotLight((0, 1, 2.0), (0, 0, -1.0), (0.0,) * 3)
+    lights = {"bulb": gk.PointLight((1.0, 0, 2), (1.0, 0.0, 0.0)), "lamp": black}
     scene = gk.Scene(objects | {"glow": glow(quad(0.2, 2.5), np.zeros(3))}, lights)
     g = gradients(scene, front(8), samples=2, boundary="none")
     for path in ("plane.material.albedo", "bulb.intensity", "lamp.intensity", "glow.material.emission"):
