@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from geomkit.arrays import as_array, describe, library_of, precision_of
+from geomkit.arrays import as_array, library_of, precision_of
 from geomkit.errors import message
 from geomkit.implicit.field import triple
 from geomkit.implicit.grid import SdfGrid
@@ -32,8 +32,7 @@ class GridHandle(Handle):
 
     def bound(self, kernel: str, parameter: str, x: Any, functions: frozenset[str]) -> BoundGrid:
         assert self.scalar is not None
-        if not isinstance(x, SdfGrid):
-            raise TypeError(message(kernel, parameter, f"a gk.{self.name}", describe(x)))
+        self.check_kind(kernel, parameter, x)
         x = x.plain_with(None)
         self.check_precision(kernel, parameter, precision_of(x.values))
         device, shape = library_of(x.values).device, ("X", "Y", "Z")

@@ -65,9 +65,17 @@ class Handle(Type):
         Raises:
             TypeError: it is.
         """
+        self.check_kind(kernel, parameter, x)
+        self.check_precision(kernel, parameter, x.dtype)
+
+    def check_kind(self, kernel: str, parameter: str, x: Any) -> None:
+        """Refuse what is no such object.
+
+        Raises:
+            TypeError: it is.
+        """
         if not isinstance(x, self.public):
             raise TypeError(message(kernel, parameter, f"a gk.{self.name}", describe(x)))
-        self.check_precision(kernel, parameter, x.dtype)
 
     def check_precision(self, kernel: str, parameter: str, dtype: np.dtype) -> None:
         """Refuse an object of another precision than the kernel.

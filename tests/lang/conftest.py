@@ -7,6 +7,8 @@ from types import ModuleType
 
 import pytest
 
+import geomkit as gk
+
 _number = itertools.count()
 
 
@@ -30,3 +32,17 @@ def module(tmp_path) -> Callable[[str], ModuleType]:
         return made
 
     return make
+
+
+@pytest.fixture
+def refusal(module) -> Callable[[str], str]:
+    """The one error of a text with a kernel `k`, which names the kernel and shows the place."""
+
+    def of(text: str) -> str:
+        with pytest.raises(gk.KernelError) as caught:
+            module(text)
+        found = str(caught.value)
+        assert ", in k\n" in found and "^" in found and "problems)" not in found
+        return found
+
+    return of

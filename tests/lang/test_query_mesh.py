@@ -344,11 +344,8 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("body", REFUSED)
-def test_error(body, module):
-    with pytest.raises(gk.KernelError) as caught:
-        module(f"OUTSIDE = gk.shapes.box()\n{HEAD}    {body}\n")
-    text = str(caught.value)
-    assert REFUSED[body] in text and ", in k\n" in text and "^" in text and "problems)" not in text
+def test_error(body, refusal):
+    assert REFUSED[body] in refusal(f"OUTSIDE = gk.shapes.box()\n{HEAD}    {body}\n")
 
 
 def test_error_at_the_launch(module):

@@ -277,11 +277,8 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("body", REFUSED)
-def test_error(body, module):
-    with pytest.raises(gk.KernelError) as caught:
-        module(f"OUTSIDE = gk.HashGrid([[0.0, 0, 0]], 1.0)\n{HEAD}    {body}\n")
-    text = str(caught.value)
-    assert REFUSED[body] in text and "line" in text and "^" in text and "(2 problems)" not in text
+def test_error(body, refusal):
+    assert REFUSED[body] in refusal(f"OUTSIDE = gk.HashGrid([[0.0, 0, 0]], 1.0)\n{HEAD}    {body}\n")
 
 
 def test_error_at_the_launch():
