@@ -31,7 +31,7 @@ REGULARIZERS = {
 }  # fmt: skip
 # Of the shape in sizes of the scene, the step of the public tutorials on objects some four units across.
 RATES = {"shape": 0.025, "texture": 0.03, "light": 0.03, "camera": 0.02, "focal": 0.02}
-END = 0.02  # of all rates but that of the shape, at the last iteration
+END, CAMERAS_END = 0.02, 0.005  # of the rates but that of the shape, at the last iteration
 SMALL = 64  # pixels that the first stage leaves of an image's shorter side
 
 
@@ -148,9 +148,9 @@ def fit(
         mask_weight: of the same loss between silhouettes and alpha.
         regularize: weights of "laplacian", "normal" or "edge" (see `gk.mesh_laplacian_smoothing` and so on), of shapes.
         rates: learning rates, numbers or schedules, by group or path. A number for shape is in the scene's length unit
-            and stays; of the others it falls to 2 % during the fit, that of cameras along half a wave. Default: 0.025
-            of the scene's size for shape, 0.03 of the size of the values for texture and light, 0.02 for cameras, in
-            radians and sizes of the scene, and for the logarithm of the focal length.
+            and stays; of the others it falls to 2 % during the fit, that of cameras along half a wave to 0.5 %.
+            Default: 0.025 of the scene's size for shape, 0.03 of the size of the values for texture and light, 0.02 for
+            cameras, in radians and sizes of the scene, and for the logarithm of the focal length.
         smoothness: of Large Steps; more keeps a shape smoother.
         remesh: whether the default stages end with one on meshes of half the edge length.
         views_per_step: views of each iteration, drawn without repetition until all had their turn; None is all. One
@@ -359,7 +359,7 @@ def _schedules(rates: Mapping[str, Any] | None, variables: Variables, total: int
             if group == "shape":
                 out[path] = constant(rate)
             elif group in ("camera", "focal"):
-                out[path] = cosine(rate, max(total, 1), end=END * rate)
+                out[path] = cosine(rate, max(total, 1), end=CAMERAS_END * rate)
             else:
                 out[path] = exponential(rate, END, every=max(total, 1))
         else:
